@@ -1,0 +1,75 @@
+"""What has Swell told this task?
+
+Reads the variables once, forgives their absence: outside Swell a script sees rank 0 of 1 and runs all the same.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Rank and count always come together, also for a job of one task, and outside Swell."""
+
+    job_id: Optional[str]  #: None: not started by Swell
+    job_name: str
+    attempt: int  #: which life of the job this is, from 1
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    num_nodes: int
+    index: int  #: this task's index in its array; the rank in a gang
+    count: int  #: tasks of the whole job
+    num_gpus: int
+    devices: Tuple[str, ...]
+    master_addr: str
+    master_port: int
+    restarted: bool
+
+    @property
+    def is_managed(self) -> bool:
+        """Was this process started by Swell?"""
+        return self.job_id is not None
+
+
+def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment:
+    """From `os.environ`, or from what is given. A variable that cannot be read counts as absent."""
+    source = os.environ if environ is None else environ
+    devices = tuple(part for part in source.get("CUDA_VISIBLE_DEVICES", "").split(",") if part)
+    rank = _number(source, "RANK", 0)
+    world_size = _number(source, "WORLD_SIZE", 1)
+    return Environment(
+        job_id=source.get("SWELL_JOB_ID") or None,
+        job_name=source.get("SWELL_JOB_NAME", ""),
+        attempt=_attempt(source.get("SWELL_ATTEMPT", "")),
+        rank=rank,
+        world_size=world_size,
+        local_rank=_number(source, "LOCAL_RANK", 0),
+        local_world_size=_number(source, "LOCAL_WORLD_SIZE", 1),
+        node_rank=_number(source, "NODE_RANK", 0),
+        num_nodes=_number(source, "NUM_NODES", 1),
+        index=_number(source, "JOB_COMPLETION_INDEX", rank),
+        count=_number(source, "SWELL_TASK_COUNT", world_size),
+        num_gpus=_number(source, "NUM_GPUS", len(devices)),
+        devices=devices,
+        master_addr=source.get("MASTER_ADDR", "127.0.0.1"),
+        master_port=_number(source, "MASTER_PORT", 29500),
+        restarted=source.get("JOB_RESTARTED", "FALSE").upper() == "TRUE",
+    )
+
+
+def _number(source: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(source[name])
+    except (KeyError, ValueError):
+        return default
+
+
+def _attempt(text: str) -> int:
+    number = text.rpartition(".")[2]
+    return int(number) if number.isdigit() else 1

@@ -1,0 +1,106 @@
+"""Which endpoints are there, and how do errors look?"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from swell import __version__
+from swell.api.documents import node_document
+from swell.api.events import events_router
+from swell.api.jobs import jobs_router
+from swell.api.logs import logs_router
+from swell.api.security import Guard
+from swell.api.services import Services
+from swell.api.wire import ERRORS
+from swell.api.workers import workers_router
+from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
+from swell.manifests.fields import did_you_mean
+
+STATUS = {NotFound: 404, Conflict: 409, Denied: 403, TooLarge: 413, Rejected: 422, Unavailable: 503}
+
+log = logging.getLogger(__name__)
+
+
+def create_app(services: Services) -> Any:
+    """The whole API as one ASGI application, guarded."""
+    app = FastAPI(
+        title="Swell",
+        version=__version__,
+        description="Runs training and HPC jobs on the GPUs you have, and always says why.",
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # its page loads scripts from elsewhere; many labs have no way out
+        redoc_url=None,
+    )
+    for router in (jobs_router, logs_router, events_router, workers_router, server_router):
+        app.include_router(router(services))
+    app.add_exception_handler(SwellError, _on_swell_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(Exception, _on_bug)
+    return Guard(app, services)
+
+
+def server_router(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["server"], responses=ERRORS)
+
+    @router.get("/health")
+    async def health() -> dict[str, str]:
+        """Needs no token and tells nothing but that somebody is there."""
+        return {"status": "ok"}
+
+    @router.get("/server")
+    async def server() -> dict[str, Any]:
+        """Which server this is, and how many jobs it knows by state."""
+        return {"version": __version__, "store": services.store.id, "jobs": services.store.counts()}
+
+    @router.post("/server/stop", status_code=202)
+    async def stop() -> dict[str, str]:
+        """End the server. Running tasks are not touched."""
+        services.stop()
+        return {"status": "stopping"}
+
+    @router.get("/nodes")
+    async def nodes() -> Response:
+        """Machines, what they offer and who holds it."""
+        snapshot = services.controller.snapshot
+        return JSONResponse({"nodes": [node_document(node, snapshot) for node in snapshot.nodes]})
+
+    return router
+
+
+def _error(status: int, kind: str, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"kind": kind, "message": message}}, status)
+
+
+async def _on_swell_error(_: Request, error: Exception) -> Response:
+    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+    return _error(status, type(error).__name__, str(error))
+
+
+async def _on_invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    if first["type"] == "extra_forbidden":
+        known = ["manifest", "workdir", "umask", "env", "dry_run", "grace_s"]
+        return _error(422, "Rejected", f"the request has no field {where!r}{did_you_mean(where, known)}")
+    return _error(422, "Rejected", f"{where or 'the request'}: {first['msg']}")
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code in (404, 405):
+        asked = f"{request.method} {request.url.path}"
+        return _error(error.status_code, "NotFound", f"there is no {asked}; /api/v1/openapi.json lists what there is")
+    return _error(error.status_code, "Rejected", str(error.detail))
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _error(500, "Bug", f"Swell has a bug here: {type(error).__name__}; server.log has the details")

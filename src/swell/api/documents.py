@@ -1,0 +1,126 @@
+"""What does a job look like on the wire? docs/json.md promises these fields; tests hold us to them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from swell.model.cluster import Node
+from swell.model.plan import Snapshot
+from swell.model.reason import Reason
+from swell.store import AttemptRecord, EventRecord, JobRecord, TaskRecord
+
+TASKS_SHOWN_MAX = 1000  # of an array; `tasks` in the job itself always has the counts
+
+
+def iso(moment: float | None) -> str | None:
+    """ISO 8601 in UTC, to the microsecond; None stays None."""
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
+
+
+def job_document(job: JobRecord, reason: Reason | None) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "name": job.name,
+        "user": job.owner,
+        "state": str(job.state),
+        "reason": None if reason is None else reason.to_document(),
+        "priority": job.priority,
+        "width": job.width,
+        "width_min": job.width_min,
+        "width_max": job.width_max,
+        "tasks": {
+            "total": job.tasks_total,
+            "running": job.tasks_running,
+            "succeeded": job.tasks_succeeded,
+            "failed": job.tasks_failed,
+        },
+        "progress": {"epochs_done": None, "epochs_total": None},
+        "attempts": job.attempts,
+        "lost_gpu_seconds": None,
+        "submitted_at": iso(job.submitted_at),
+        "started_at": iso(job.started_at),
+        "ended_at": iso(job.ended_at),
+        "exit_code": job.exit_code,
+        "nodes": list(job.nodes),
+        "version": job.version,
+    }
+
+
+def full_document(
+    job: JobRecord,
+    reason: Reason | None,
+    attempts: list[AttemptRecord],
+    tasks: list[TaskRecord],
+    events: list[EventRecord],
+) -> dict[str, Any]:
+    """`swell show -o json`: the listing's fields, and what is behind them; `attempts` is the list, not its length."""
+    spec = json.loads(job.spec_text)
+    return {
+        **job_document(job, reason),
+        "spec": spec,
+        "attempts": [_attempt_document(attempt, tasks) for attempt in attempts],
+        "events": [event_document(event) for event in events],
+    }
+
+
+def _attempt_document(attempt: AttemptRecord, tasks: list[TaskRecord]) -> dict[str, Any]:
+    own = [task for task in tasks if task.attempt == attempt.number]
+    return {
+        "number": attempt.number,
+        "width": attempt.width,
+        "placements": attempt.placements,
+        "created_at": iso(attempt.created_at),
+        "started_at": iso(attempt.started_at),
+        "ended_at": iso(attempt.ended_at),
+        "outcome": attempt.outcome,
+        "tasks": [_task_document(task) for task in own[:TASKS_SHOWN_MAX]],
+        "tasks_not_shown": max(0, len(own) - TASKS_SHOWN_MAX),
+    }
+
+
+def _task_document(task: TaskRecord) -> dict[str, Any]:
+    return {
+        "index": task.index,
+        "node": task.node,
+        "started_at": iso(task.started_at),
+        "ended_at": iso(task.ended_at),
+        "exit_code": task.exit_code,
+        "cause": task.cause or None,
+    }
+
+
+def event_document(event: EventRecord) -> dict[str, Any]:
+    return {
+        "id": event.id,
+        "at": iso(event.at),
+        "job": event.job_id,
+        "kind": event.kind,
+        "actor": event.actor,
+        "detail": event.detail,
+    }
+
+
+def node_document(node: Node, snapshot: Snapshot) -> dict[str, Any]:
+    held = [(job.id, slot) for job, slot in snapshot.held() if slot.node == node.id]
+    holder = {device: job for job, slot in held for device in slot.devices}
+    return {
+        "name": node.id,
+        "reachable": node.is_reachable,
+        "cpus": node.cpus_milli / 1000,
+        "cpus_free": (node.cpus_milli - sum(slot.resources.cpus_milli for _, slot in held)) / 1000,
+        "memory_mib": node.memory_mib,
+        "memory_mib_free": node.memory_mib - sum(slot.resources.memory_mib for _, slot in held),
+        "gpus": [
+            {
+                "id": device.id,
+                "model": device.model,
+                "memory_mib": device.memory_mib,
+                "simulated": device.simulated,
+                "job": holder.get(device.id),
+            }
+            for device in node.devices
+        ],
+        "jobs": sorted({job for job, _ in held}),
+    }

@@ -1,0 +1,122 @@
+"""Endpoints about jobs: submit, list, show, wait, cancel, delete."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+
+from swell.api.documents import full_document, job_document
+from swell.api.find import find_job, find_one
+from swell.api.services import Services
+from swell.api.wire import ERRORS, Cancellation, JobOut, JobsOut, Submission
+from swell.errors import Rejected
+from swell.manifests import Context, read_document, read_manifests
+from swell.model.job import JobSpec
+from swell.store import JobRecord, NewJob
+
+RECENT_S = 24 * 3600.0  # ended jobs are listed for a day without `all`
+WAIT_S_MAX = 60.0
+LOOK_AGAIN_S = 0.02  # a waiter looks at the store at most this often, however often something is committed
+
+
+def jobs_router(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=ERRORS)
+    store, controller = services.store, services.controller
+
+    def document(job: JobRecord) -> dict[str, Any]:
+        return job_document(job, controller.reason(job))
+
+    @router.post("", status_code=201, response_model=JobsOut)
+    async def submit(
+        body: Submission, idempotency_key: Annotated[str | None, Header(max_length=200)] = None
+    ) -> Response:
+        """Read a manifest and accept its jobs, all or none. Accepted means written to disk before the answer.
+
+        With an `Idempotency-Key` a repeated request answers with the jobs of the first one.
+        """
+        specs = _read(body)
+        if body.dry_run:
+            return JSONResponse({"specs": [spec.to_document() for spec in specs]}, 200)
+        new = [NewJob(spec, services.owner, body.env) for spec in specs]
+        digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest() if idempotency_key else ""
+        accepted = await asyncio.wrap_future(controller.submit(new, key=idempotency_key, digest=digest))
+        return JSONResponse({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
+
+    @router.get("", response_model=JobsOut)
+    async def listing(
+        all: bool = Query(False, description="also jobs that ended more than a day ago"),  # noqa: A002
+        user: str | None = None,
+        limit: int | None = Query(None, ge=1, le=1_000_000),
+    ) -> Response:
+        """Active jobs first, then ended ones, newest first."""
+        since = None if all else services.now() - RECENT_S
+
+        def read() -> Response:
+            jobs, not_shown = store.listing(ended_since=since, owner=user, limit=limit)
+            return JSONResponse({"jobs": [document(job) for job in jobs], "not_shown": not_shown})
+
+        return await run_in_threadpool(read)
+
+    @router.get("/{ref}", response_model=JobOut)
+    async def one(
+        ref: str,
+        after: int | None = Query(None, description="answer when the job's version is above this one"),
+        wait_s: float = Query(0, ge=0, le=WAIT_S_MAX),
+    ) -> Response:
+        """A job by id or name (the newest of that name); with `after` and `wait_s` a long poll for its next change."""
+        job = find_job(store, ref)
+        if after is not None:
+            job = await _next_version(services, job, after, wait_s)
+        return JSONResponse(document(job))
+
+    @router.get("/{ref}/show")
+    async def show(ref: str) -> Response:
+        """Everything about a job: its spec, attempts with widths and placements, events."""
+        job = find_job(store, ref)
+        tasks = store.tasks(job.id)
+        events = store.events(job=job.id)
+        return JSONResponse(full_document(job, controller.reason(job), store.attempts(job.id), tasks, events))
+
+    @router.post("/{ref}/cancel", response_model=JobOut)
+    async def cancel(ref: str, body: Cancellation | None = None) -> Response:
+        """Ask a job to end: SIGTERM, grace, SIGKILL. A job that has ended stays as it is."""
+        job = find_one(store, ref, ended=False)
+        if not job.state.has_ended:
+            grace_s = body.grace_s if body else None
+            await asyncio.wrap_future(controller.cancel(job.id, by=services.owner, grace_s=grace_s))
+        return JSONResponse(document(store.job(job.id)))
+
+    @router.delete("/{ref}", status_code=204)
+    async def delete(ref: str) -> Response:
+        """Forget an ended job: its history and its logs."""
+        job = find_one(store, ref, ended=True)
+        await asyncio.wrap_future(controller.delete([job], by=services.owner))
+        return Response(status_code=204)
+
+    return router
+
+
+async def _next_version(services: Services, job: JobRecord, after: int, wait_s: float) -> JobRecord:
+    """The job as soon as it has changed, or after so long."""
+    clock = asyncio.get_running_loop().time
+    until = clock() + wait_s
+    while job.version <= after and clock() < until and not services.committed.is_closed:
+        await services.committed.wait(until - clock())
+        job = services.store.job(job.id)
+        if job.version <= after:
+            await asyncio.sleep(LOOK_AGAIN_S)
+    return job
+
+
+def _read(body: Submission) -> list[JobSpec]:
+    if not body.workdir.startswith("/"):
+        raise Rejected(f"workdir {body.workdir!r} is not an absolute path; send the caller's folder in full")
+    context = Context(workdir=body.workdir, umask=body.umask)
+    if isinstance(body.manifest, str):
+        return read_manifests(body.manifest, context)
+    return [read_document(body.manifest, context)]

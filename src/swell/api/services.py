@@ -1,0 +1,30 @@
+"""What do the endpoints need?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from swell.api.bell import Bell
+from swell.controller import Controller
+from swell.engines.workers import WorkersEngine
+from swell.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Handed to `create_app`; the only way from an endpoint to the rest of Swell."""
+
+    store: Store
+    controller: Controller
+    engine: WorkersEngine
+    owner: str  #: who this private server belongs to
+    token: str
+    worker_token: str
+    hosts: frozenset[str]  #: what a Host header may say
+    server_id: str  #: new for every process; workers repeat themselves to a new one
+    stop: Callable[[], None]
+    committed: Bell = field(default_factory=Bell)
+    desired: Bell = field(default_factory=Bell)
+    now: Callable[[], float] = time.time

@@ -1,0 +1,109 @@
+"""The shapes on the wire, for validation of what comes in and for the OpenAPI description of what goes out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+State = Literal["queued", "held", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Submission(Strict):
+    """A manifest and where it was submitted from."""
+
+    manifest: str | dict[str, Any] = Field(description="YAML text, or one parsed document")
+    workdir: str = Field(
+        description="absolute path; tasks run there unless the manifest names another", max_length=4096
+    )
+    umask: int = Field(default=0o022, ge=0, le=0o777)
+    env: dict[str, str] = Field(default_factory=dict, description="the caller's environment; never returned")
+    dry_run: bool = Field(default=False, description="read and check only")
+
+
+class Cancellation(Strict):
+    grace_s: float | None = Field(default=None, ge=0, le=86400, description="null: as the job says")
+
+
+class Sync(BaseModel):
+    """A worker's report; the answer is the desired set when it is newer than `version`."""
+
+    node: dict[str, Any]
+    version: int
+    store: str = ""
+    tasks: list[list[Any]] = Field(default_factory=list)
+    runs: list[dict[str, Any]] = Field(default_factory=list)
+    hold_s: float = Field(default=0, ge=0, le=60)
+
+
+class ReasonOut(BaseModel):
+    code: str
+    message: str
+    evidence: dict[str, Any]
+    next: str
+
+
+class TasksOut(BaseModel):
+    total: int
+    running: int
+    succeeded: int
+    failed: int
+
+
+class ProgressOut(BaseModel):
+    epochs_done: float | None
+    epochs_total: float | None
+
+
+class JobOut(BaseModel):
+    id: int
+    name: str
+    user: str
+    state: State
+    reason: ReasonOut | None = Field(description="null only while running or succeeded")
+    priority: int
+    width: int
+    width_min: int
+    width_max: int
+    tasks: TasksOut
+    progress: ProgressOut
+    attempts: int
+    lost_gpu_seconds: float | None
+    submitted_at: str
+    started_at: str | None
+    ended_at: str | None
+    exit_code: int | None
+    nodes: list[str]
+    version: int = Field(description="goes up with every change; `?after=` waits for it")
+
+
+class JobsOut(BaseModel):
+    jobs: list[JobOut]
+    not_shown: int = 0
+
+
+class ErrorBody(BaseModel):
+    kind: str
+    message: str
+
+
+class ErrorOut(BaseModel):
+    error: ErrorBody
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorOut, "description": text}
+    for status, text in {
+        401: "no token, or a stale one",
+        403: "a wrong Host, Origin or kind of token",
+        404: "no such job",
+        409: "an ambiguous name, or a job in a state that does not allow it",
+        413: "too large",
+        422: "the request cannot be carried out as asked",
+        503: "try again later",
+    }.items()
+}

@@ -1,0 +1,55 @@
+"""Endpoints for workers: one sync, and the environments tasks need."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+
+from swell.api.services import Services
+from swell.api.wire import ERRORS, Sync
+from swell.engines.workers import Answer, Report
+from swell.errors import Conflict
+
+
+def workers_router(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/workers", tags=["workers"], responses=ERRORS)
+    engine = services.engine
+
+    @router.post("/sync")
+    async def sync(body: Sync) -> Response:
+        """Take a report; answer with the desired set when it is newer, waiting up to `hold_s` for that."""
+        if body.store and body.store != services.store.id:
+            raise Conflict(f"this server keeps store {services.store.id}, the worker belongs to {body.store}")
+        report = Report.parse(body.model_dump())
+        engine.sync(report)
+        until = asyncio.get_running_loop().time() + body.hold_s
+        answer = engine.answer(report.node.id, body.version)
+        while answer is None and not services.desired.is_closed:
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await services.desired.wait(left)
+            answer = engine.answer(report.node.id, body.version)
+        return JSONResponse(_document(services, answer, body.version))
+
+    @router.get("/environments/{digest}")
+    async def environment(digest: str) -> Response:
+        """What the caller's environment was; workers only."""
+        return JSONResponse(services.store.environment(digest))
+
+    return router
+
+
+def _document(services: Services, answer: Answer | None, version: int) -> dict[str, object]:
+    launches = None
+    if answer is not None and answer.launches is not None:
+        version = answer.version
+        launches = [launch.to_document() for launch in answer.launches]
+    return {
+        "store": services.store.id,
+        "server": services.server_id,
+        "version": version,
+        "launches": launches,
+    }

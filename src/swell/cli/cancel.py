@@ -1,0 +1,40 @@
+"""`swell cancel`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from swell.cli.options import job_argument, with_client
+
+if TYPE_CHECKING:
+    from swell.client import Client
+
+
+@click.command("cancel")
+@click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL.  [default: as the job says]")
+@click.option("--wait", is_flag=True, help="Return when they have ended.")
+@job_argument(many=True)
+@with_client
+def command(client: Client, jobs: tuple[str, ...], grace: str | None, wait: bool) -> int:
+    """End jobs: SIGTERM, then after the grace SIGKILL. A queued one just leaves the queue."""
+    from swell.cli.printing import say
+    from swell.errors import Rejected
+    from swell.model.quantity import BadQuantity, parse_duration
+
+    try:
+        grace_s = None if grace is None else 0.0 if grace in ("0", "0s") else parse_duration(grace)
+    except BadQuantity as problem:
+        raise Rejected(f"--grace: {problem}") from None
+    for ref in jobs:
+        client.job(ref)  # all must exist before any is touched
+    for ref in jobs:
+        job = client.cancel(ref, grace_s=grace_s)
+        if wait:
+            job.wait()
+        elif not job.has_ended:
+            job.refresh(wait_s=1)  # a queued one is gone at once
+        before = "had already ended" if job.has_ended and job.state != "cancelled" else "cancelled"
+        say(f"job {job.id} ({job.name}) {before if job.has_ended else 'is being cancelled'}: {job.state}")
+    return 0

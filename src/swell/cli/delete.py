@@ -1,0 +1,27 @@
+"""`swell delete`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from swell.cli.options import job_argument, with_client
+
+if TYPE_CHECKING:
+    from swell.client import Client
+
+
+@click.command("delete")
+@job_argument(many=True)
+@with_client
+def command(client: Client, jobs: tuple[str, ...]) -> int:
+    """Forget ended jobs: their history and their logs. Running jobs must be cancelled first."""
+    from swell.cli.printing import say
+
+    for ref in jobs:
+        client.job(ref)  # all must exist before any is touched
+    for ref in jobs:
+        client.delete(ref)
+        say(f"job {ref} is deleted")
+    return 0

@@ -1,0 +1,37 @@
+"""`swell down`"""
+
+from __future__ import annotations
+
+import click
+
+from swell.cli.options import state_option
+
+
+@click.command("down")
+@click.option("--cancel", is_flag=True, help="Cancel all jobs first and wait for them to end.")
+@state_option
+def command(cancel: bool, state: str | None) -> int:
+    """Stop the server and its worker. Running jobs go on and are taken up by the next `swell up`."""
+    from swell.cli.printing import say
+    from swell.client.client import Client
+    from swell.client.embedded import is_running, stop_server
+    from swell.state import StateFolder
+
+    folder = StateFolder.locate(state)
+    running = 0
+    if is_running(folder):
+        client = Client(folder)
+        active = [job for job in client.jobs() if not job.has_ended]
+        if cancel:
+            for job in active:
+                job.cancel()
+            for job in active:
+                job.wait()
+        else:
+            running = sum(job.state != "queued" for job in active)
+    if not stop_server(folder):
+        say(f"nothing runs for {folder}")
+        return 0
+    said = f"; {running} running job(s) go on, the next `swell up` takes them up" if running else ""
+    say(f"stopped the server of {folder}{said}")
+    return 0

@@ -1,0 +1,105 @@
+"""How is a job shown while it lives?
+
+Its state is waited for in the main thread; one thread per task copies its log. Words about the job go to standard
+error, its output to standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from swell.cli.printing import say
+from swell.client.client import POLL_S, Client
+from swell.errors import SwellError
+
+if TYPE_CHECKING:
+    from swell.client import Job
+
+PASSING = ("NotYetPlanned", "NoWorker")  # true for a moment after every submission; not worth a line
+PASSING_S = 1.0
+FOLLOWED_MAX = 16  # more tasks than this on one terminal help nobody
+
+
+def follow(client: Client, job: Job) -> None:
+    """Until it has ended; then say how, if that was not well."""
+    said = ""
+    copiers: list[threading.Thread] | None = None  #: None: nothing to copy yet
+    if job.document["reason"] and job.document["reason"]["code"] in PASSING:
+        job.refresh(wait_s=PASSING_S)
+    while not job.has_ended:
+        reason = job.document["reason"]
+        text = f"waits: {reason['message']}" if reason and job.state == "queued" else ""
+        if text and text != said:
+            say(f"job {job.id} {text}")
+            said = text
+        if job.state not in ("queued", "held") and copiers is None:
+            copiers = _copiers(client, job)
+        _show_progress(job)
+        job.refresh(wait_s=POLL_S)
+    for copier in _copiers(client, job) if copiers is None else copiers:
+        copier.join()
+    _show_end(job)
+
+
+def _copiers(client: Client, job: Job) -> list[threading.Thread]:
+    spec = client.show(job.id)["spec"]
+    if spec["array"] is not None:
+        say(f"job {job.id} has {job.document['tasks']['total']} tasks; see one with: swell logs --rank I {job.id}")
+        return []
+    total = max(1, job.document["tasks"]["total"], job.document["width"] if spec["dimension"] == "tasks" else 1)
+    if job.document["attempts"] == 0:
+        return []
+    if total > FOLLOWED_MAX:
+        say(f"showing ranks 0 to {FOLLOWED_MAX - 1} of {total}; see others with: swell logs -f --rank R {job.id}")
+    threads = [_copier(client, job.id, rank, prefixed=total > 1) for rank in range(min(total, FOLLOWED_MAX))]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def _copier(client: Client, job: int, rank: int, *, prefixed: bool) -> threading.Thread:
+    def copy() -> None:
+        out = sys.stdout.buffer
+        line = b""
+        try:
+            for piece in Client(client.state).logs(job, rank=rank, follow=True):
+                if not prefixed:
+                    out.write(piece)
+                    out.flush()
+                    continue
+                *lines, line = (line + piece).split(b"\n")
+                _write_lines(out, rank, lines)
+            if line:
+                _write_lines(out, rank, [line])
+        except (SwellError, OSError) as error:
+            say(f"the log of task {rank} breaks off here: {error}")
+
+    return threading.Thread(target=copy, daemon=True)
+
+
+_printing = threading.Lock()
+
+
+def _write_lines(out: Any, rank: int, lines: list[bytes]) -> None:
+    with _printing:
+        for line in lines:
+            out.write(b"%d| %s\n" % (rank, line))
+        out.flush()
+
+
+def _show_progress(job: Job) -> None:
+    tasks = job.document["tasks"]
+    if tasks["total"] > 1 and job.document["width_max"] != tasks["total"] and sys.stderr.isatty():
+        done = tasks["succeeded"] + tasks["failed"]
+        line = f"{done} of {tasks['total']} tasks done, {tasks['running']} running, {tasks['failed']} failed"
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def _show_end(job: Job) -> None:
+    reason = job.document["reason"]
+    if job.document["tasks"]["total"] > 1 and sys.stderr.isatty():
+        print(file=sys.stderr)
+    if job.state != "succeeded" and reason:
+        say(f"job {job.id} {job.state}: {reason['message']}")

@@ -1,0 +1,60 @@
+"""Options and small habits that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from swell.client import Client
+
+OUTPUTS = click.Choice(["table", "wide", "json", "yaml"])
+
+
+def state_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--state", metavar="DIR", help="State folder (or SWELL_STATE).")(command)
+
+
+def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("-o", "--output", type=OUTPUTS, default="table", show_default=True, help="How to print.")(
+        command
+    )
+
+
+def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --state and hands over a client for a server that must be running."""
+
+    @state_option
+    @functools.wraps(command)
+    def call(state: str | None, **options: Any) -> Any:
+        return command(client=client_for(state), **options)
+
+    return call
+
+
+def client_for(state: str | None) -> Client:
+    from swell.client.client import Client
+    from swell.state import StateFolder
+
+    return Client(StateFolder.locate(state))
+
+
+def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Ids and names, for the shell; silent when no server runs."""
+    from swell.errors import SwellError
+
+    try:
+        jobs = client_for(ctx.params.get("state")).jobs(limit=200)
+    except (SwellError, OSError):
+        return []
+    words = [str(job.id) for job in jobs] + sorted({job.name for job in jobs})
+    return [word for word in words if word.startswith(incomplete)]
+
+
+def job_argument(*, many: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    if many:
+        return click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
+    return click.argument("job", metavar="JOB", shell_complete=complete_job)

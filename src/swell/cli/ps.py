@@ -1,0 +1,113 @@
+"""`swell ps`"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swell.cli.options import output_option, with_client
+
+if TYPE_CHECKING:
+    from swell.client import Client
+
+ROWS = 50
+WATCH_S = 2.0
+
+
+@click.command("ps")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also jobs that ended more than a day ago.")
+@click.option("-u", "--user", metavar="USER", help="Only this user's.")
+@click.option("-w", "--watch", is_flag=True, help="Show it again every 2 seconds.")
+@click.option("--limit", type=click.IntRange(1), help=f"At most so many.  [default: {ROWS} in tables]")
+@output_option
+@with_client
+def command(client: Client, everything: bool, user: str | None, watch: bool, limit: int | None, output: str) -> int:
+    """List jobs: active ones first, then those that ended in the last day.
+
+    With -o json or yaml all of them are printed; docs/json.md lists the fields.
+    """
+    rows = limit or (ROWS if output in ("table", "wide") else None)
+    while True:
+        answer = _fetch(client, everything, user, rows)
+        if watch:
+            print("\x1b[H\x1b[2J", end="")
+        _print(answer, output)
+        if not watch:
+            return 0
+        sys.stdout.flush()
+        time.sleep(WATCH_S)
+
+
+def _fetch(client: Client, everything: bool, user: str | None, limit: int | None) -> dict[str, Any]:
+    from swell.client.connection import path
+
+    answer: dict[str, Any] = client.connection.json("GET", path("jobs", all=everything, user=user, limit=limit))
+    return answer
+
+
+def _print(answer: dict[str, Any], output: str) -> None:
+    from swell.cli.printing import print_document, print_table
+
+    jobs = answer["jobs"]
+    if output == "json":
+        json.dump(jobs, sys.stdout, indent=1)
+        print()
+    elif output == "yaml":
+        print_document(jobs, output)
+    elif not jobs:
+        print("no jobs; run one with: swell run -- COMMAND")
+    else:
+        header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs)
+        print_table(header, rows, states=2)
+        if answer["not_shown"]:
+            print(f"({answer['not_shown']} more; --limit N shows more, -o json all)")
+
+
+def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    from swell.cli.printing import duration, moment, ran_for, why_text
+
+    now = time.time()
+    header = ["ID", "NAME", "STATE", "PRIO", "WIDTH", "TASKS", "AGE", "RAN", "REASON"]
+    rows = [
+        [
+            str(job["id"]),
+            job["name"],
+            job["state"],
+            str(job["priority"]),
+            _width(job),
+            _tasks(job["tasks"]),
+            duration(now - (moment(job["submitted_at"]) or now)),
+            ran_for(job),
+            why_text(job),
+        ]
+        for job in jobs
+    ]
+    return header, rows
+
+
+def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    header, rows = short_rows(jobs)
+    extra = [
+        [
+            job["user"],
+            ",".join(job["nodes"]) or "-",
+            "-" if job["exit_code"] is None else str(job["exit_code"]),
+        ]
+        for job in jobs
+    ]
+    wide = [[*row[:-1], *more, row[-1]] for row, more in zip(rows, extra, strict=True)]
+    return [*header[:-1], "USER", "NODES", "EXIT", header[-1]], wide
+
+
+def _width(job: dict[str, Any]) -> str:
+    low, high = job["width_min"], job["width_max"]
+    return f"{job['width']}/{low}" if low == high else f"{job['width']}/{low}..{high}"
+
+
+def _tasks(tasks: dict[str, int]) -> str:
+    done = tasks["succeeded"] + tasks["failed"]
+    return f"{done}/{tasks['total']}" + (f" ({tasks['failed']} failed)" if tasks["failed"] else "")

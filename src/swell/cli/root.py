@@ -1,0 +1,102 @@
+"""Which commands are there, and where does each live?"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from swell import __version__
+
+#: name → (module, one line for the listing). Written here so that listing them imports none of them.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "up": ("up", "Start the server."),
+    "down": ("down", "Stop the server; running jobs go on."),
+    "run": ("run", "Run a command as a job and show its output."),
+    "submit": ("submit", "Submit jobs from files."),
+    "ps": ("ps", "List jobs."),
+    "show": ("show", "Everything about one job."),
+    "why": ("why", "Why a job is not running."),
+    "logs": ("logs", "A job's output."),
+    "events": ("events", "What happened, and who did it."),
+    "wait": ("wait", "Wait for jobs to end."),
+    "cancel": ("cancel", "End jobs."),
+    "delete": ("delete", "Forget ended jobs and their logs."),
+    "nodes": ("nodes", "Machines, GPUs and who holds them."),
+    "demo": ("demo", "See it work, in under a minute."),
+    "completion": ("completion", "Shell completion for bash, zsh or fish."),
+}
+EXIT_WITH_JOBS_CODE = {"run", "wait"}  # there, a failure of Swell itself is 125
+
+
+class LazyCommands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"swell.cli.{COMMANDS[name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(COMMANDS)}"
+            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Every failure becomes one line and an exit code; a bug still shows its traceback."""
+        from swell.errors import Rejected, SwellError
+
+        own = 125 if _command_name() in EXIT_WITH_JOBS_CODE else None
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.exceptions.Abort:
+            sys.exit(130)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(own or error.exit_code)
+        except SwellError as error:
+            print(f"swell: {error}", file=sys.stderr)
+            sys.exit(own or (2 if isinstance(error, Rejected) else 1))
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(141)
+        except OSError as error:
+            print(f"swell: {error}", file=sys.stderr)
+            sys.exit(own or 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _command_name() -> str:
+    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+
+
+@click.group(
+    cls=LazyCommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="The state folder is --state, then SWELL_STATE, then ~/.local/state/swell. Job: an id or a name.",
+)
+@click.version_option(__version__, "--version", message="swell %(version)s")
+def swell() -> None:
+    """Run training and HPC jobs on the GPUs you have.
+
+    \b
+    swell run -- python train.py              run it when there is room, show its output
+    swell run --gpus 2 -d -- python train.py  the same on two GPUs, in the background
+    swell ps                                  what runs and what waits
+    swell why JOB                             why it waits, or how it ended
+    """

@@ -1,0 +1,122 @@
+"""`swell run`"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swell.cli.options import state_option
+
+if TYPE_CHECKING:
+    from swell.client import Client, Job
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.option("--name", metavar="NAME", help="What to call it.  [default: from the command]")
+@click.option("--gpus", metavar="N|MIN..MAX", help="GPUs of each task.")
+@click.option("--tasks", metavar="N|MIN..MAX", help="A gang: so many processes, all started together or none.")
+@click.option("--array", metavar="0-99%8", help="Independent tasks, one per index, at most 8 at once.")
+@click.option("--cpus", metavar="N", help="CPUs of each task, fractions allowed.  [default: 1]")
+@click.option("--memory", metavar="SIZE", help="Memory of each task, as in 8GiB.  [default: not counted]")
+@click.option("--priority", metavar="P", help="Higher goes first.  [default: 0]")
+@click.option("--time", metavar="TIME", help="Limit, as in 90s, 30m or 2h; a job with one may be fitted in earlier.")
+@click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL when it is stopped.  [default: 30s]")
+@click.option("--env", metavar="K=V", multiple=True, help="A variable for it; K alone copies nothing new.")
+@click.option("--workdir", metavar="DIR", help="Where it runs.  [default: here]")
+@click.option("-d", "--detach", is_flag=True, help="Print its id and return at once.")
+@state_option
+@click.argument("argv", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[str, ...], **options: Any) -> int:
+    """Run a command as a job: wait for room, show its output, exit with its code.
+
+    \b
+    swell run -- python train.py --epochs 3
+    swell run --gpus 2 --time 2h -- python train.py
+    swell run --tasks 2 -- python ddp.py          two ranks, started together
+    swell run --array 0-99%8 -- ./case.sh         reads JOB_COMPLETION_INDEX
+
+    It runs in this folder with this environment. Ctrl-C asks what to do; without a terminal it cancels.
+    A failure of Swell itself exits with 125.
+    """
+    from swell.cli.follow import follow
+    from swell.cli.printing import say
+    from swell.client.client import Client
+    from swell.client.embedded import ensure_server
+    from swell.state import StateFolder
+
+    variables = _variables(env)
+    folder = StateFolder.locate(state)
+    if ensure_server(folder):
+        say(f"started a server for {folder} (log: {folder.server_log}; stop it with: swell down)")
+    client = Client(folder)
+    job = client.submit(argv, env=variables, **options)
+    if detach:
+        print(job.id)
+        return 0
+    say(f"job {job.id} ({job.name})")
+    signal.signal(signal.SIGTERM, _interrupt)
+    return watch(client, job, follow)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
+    from swell.errors import Rejected
+
+    variables = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise Rejected(f"--env {pair!r} is not NAME=VALUE; your own environment is passed on as it is")
+        variables[name] = value
+    return variables
+
+
+def watch(client: Client, job: Job, follow: Any) -> int:
+    """Show it until it ends; an interrupt asks the person, if there is one."""
+    from swell.cli.printing import say
+
+    while True:
+        try:
+            follow(client, job)
+            return exit_code(job)
+        except KeyboardInterrupt:
+            answer = _ask(job) if sys.stdin.isatty() and sys.stderr.isatty() else "cancel"
+        if answer == "detach":
+            say(f"job {job.id} goes on; see it again with: swell logs -f {job.id}")
+            return 0
+        if answer == "cancel":
+            say(f"cancelling job {job.id}")
+            job.cancel().wait()
+            return 130
+
+
+def _ask(job: Job) -> str:
+    answers = {"d": "detach", "c": "cancel", "o": "continue", "": "continue"}
+    while True:
+        try:
+            print(
+                f"\njob {job.id}: [d]etach and let it go on, [c]ancel it, c[o]ntinue watching? ",
+                end="",
+                file=sys.stderr,
+            )
+            sys.stderr.flush()
+            word = sys.stdin.readline()
+        except KeyboardInterrupt:  # asked twice: out of patience, not of work
+            return "detach"
+        if word == "":
+            return "detach"
+        if word.strip().lower()[:1] in answers:
+            return answers[word.strip().lower()[:1]]
+
+
+def exit_code(job: Job) -> int:
+    """The job's own; one that failed without a code of its own is 1."""
+    if job.state == "succeeded":
+        return 0
+    return job.exit_code or 1

@@ -1,0 +1,84 @@
+"""`swell show`"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swell.cli.options import job_argument, output_option, with_client
+
+if TYPE_CHECKING:
+    from swell.client import Client
+
+EVENTS_SHOWN = 20
+
+
+@click.command("show")
+@job_argument()
+@output_option
+@with_client
+def command(client: Client, job: str, output: str) -> int:
+    """Everything about one job: what was asked, where it ran, what happened."""
+    from swell.cli.printing import print_document
+
+    document = client.show(job)
+    if output in ("json", "yaml"):
+        print_document(document, output)
+    else:
+        _print(document)
+    return 0
+
+
+def _print(job: dict[str, Any]) -> None:
+    from swell.cli.printing import paint, print_table, why_text
+
+    spec = job["spec"]
+    role = spec["roles"][0]
+    lines = {
+        "job": f"{job['id']} ({job['name']}) of {job['user']}",
+        "state": paint(job["state"], job["state"])
+        + (f"   exit code {job['exit_code']}" if job["exit_code"] is not None else ""),
+        "reason": why_text(job) or "-",
+        "command": shlex.join(role["command"]),
+        "folder": spec["workdir"],
+        "asks for": _asks(spec, role),
+        "tasks": "{succeeded} succeeded, {failed} failed, {running} running of {total}".format(**job["tasks"]),
+        "submitted": job["submitted_at"],
+        "started": job["started_at"] or "-",
+        "ended": job["ended_at"] or "-",
+    }
+    for name, text in lines.items():
+        print(f"{name + ':':<11}{text}")
+    for attempt in job["attempts"]:
+        print(f"\nattempt {attempt['number']}: width {attempt['width']}, {attempt['outcome'] or 'not ended'}")
+        for place in attempt["placements"][:8]:
+            devices = f" on {', '.join(place['devices'])}" if place["devices"] else ""
+            print(f"  task {place['task']}: {place['node']}{devices}")
+    print()
+    rows = [[event["at"], event["kind"], event["actor"], _detail(event)] for event in job["events"][-EVENTS_SHOWN:]]
+    print_table(["AT", "EVENT", "BY", "DETAIL"], rows)
+
+
+def _asks(spec: dict[str, Any], role: dict[str, Any]) -> str:
+    parts = [f"{role['cpus_milli'] / 1000:g} CPU"]
+    if role["memory_mib"]:
+        parts.append(f"{role['memory_mib']} MiB")
+    low, high = spec["width_min"], spec["width_max"]
+    span = str(low) if low == high else f"{low}..{high}"
+    if spec["dimension"] == "gpus":
+        parts.append(f"{span} GPU")
+    elif role["gpus"]:
+        parts.append(f"{role['gpus']} GPU")
+    each = ", ".join(parts)
+    if spec["array"]:
+        each += f" for each of {spec['array']['indices']}, {spec['array']['at_once']} at once"
+    elif spec["dimension"] == "tasks" and high > 1:
+        each += f" for each of {span} tasks"
+    limit = f"; at most {spec['time_limit_s']:g} s" if spec["time_limit_s"] else ""
+    return f"{each}; priority {spec['priority']}{limit}"
+
+
+def _detail(event: dict[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in event["detail"].items() if value is not None)

@@ -1,0 +1,83 @@
+"""`swell submit`"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from swell.cli.options import state_option
+
+BYTES_MAX = 1024 * 1024  # the server reads no more; said here before 50 MB are sent
+
+
+@click.command("submit")
+@click.option("-f", "--file", "files", metavar="FILE", multiple=True, required=True, help="YAML; - is standard input.")
+@click.option("--dry-run", is_flag=True, help="Check it and print what would be asked for.")
+@click.option("--wait", is_flag=True, help="Wait for all of them; exit with the first code that is not 0.")
+@state_option
+def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None) -> int:
+    """Submit jobs from manifests. Prints the id of each.
+
+    \b
+    apiVersion: swell/v1
+    kind: Job
+    metadata: {name: train}
+    spec:
+      command: [python, train.py]
+      gpus: 2            # also: tasks, array, cpus, memory, priority, time, grace, env, workdir
+      time: 2h
+    """
+    from swell.cli.printing import print_document, say
+    from swell.cli.run import exit_code
+    from swell.client.client import Client
+    from swell.client.embedded import ensure_server
+    from swell.errors import Rejected, SwellError
+    from swell.state import StateFolder
+
+    texts = {name: _read(name) for name in files}
+    folder = StateFolder.locate(state)
+    if ensure_server(folder):
+        say(f"started a server for {folder} (log: {folder.server_log}; stop it with: swell down)")
+    client = Client(folder)
+    jobs = []
+    for name, text in texts.items():
+        try:
+            specs = client.check_manifest(text)
+        except SwellError as problem:
+            raise type(problem)(f"{name}: {problem}") from None
+        if dry_run:
+            for spec in specs:
+                print_document({**spec, "env": sorted(spec["env"])}, "yaml")
+    if dry_run:
+        return 0
+    for text in texts.values():
+        jobs += client.submit_manifest(text)
+    for job in jobs:
+        print(job.id)
+    if not wait:
+        return 0
+    if not jobs:
+        raise Rejected("nothing was submitted")
+    codes = [exit_code(job.wait()) for job in jobs]
+    return next((code for code in codes if code), 0)
+
+
+def _read(name: str) -> str:
+    from swell.errors import Rejected, TooLarge
+
+    if name == "-":
+        text = sys.stdin.buffer.read(BYTES_MAX + 1)
+    else:
+        try:
+            size = Path(name).stat().st_size
+            text = Path(name).read_bytes() if size <= BYTES_MAX else b" " * (BYTES_MAX + 1)
+        except OSError as error:
+            raise Rejected(f"{name}: {error.strerror}; name a manifest that can be read") from error
+    if len(text) > BYTES_MAX:
+        raise TooLarge(f"{name} is larger than {BYTES_MAX} bytes, the most a manifest may have; split it")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(f"{name} is not UTF-8 text (byte {error.start}); a manifest is YAML") from None

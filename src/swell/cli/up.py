@@ -1,0 +1,82 @@
+"""`swell up`"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from swell.cli.options import state_option
+
+
+@click.command("up")
+@click.option("-d", "--detach", is_flag=True, help="Return when the server answers.")
+@click.option("--gpus", metavar="N|auto", help="Declare N simulated GPUs; auto: what the machine has.")
+@click.option("--gpu-memory", metavar="SIZE", help="Memory of each simulated GPU.  [default: 16GiB]")
+@click.option("--cpus", metavar="N|auto", help="Offer N CPUs; auto: what the machine has.")
+@click.option("--keep", metavar="TIME|forever", help="How long ended jobs and their logs are kept.  [default: 30d]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the last one]")
+@state_option
+def command(
+    detach: bool,
+    gpus: str | None,
+    gpu_memory: str | None,
+    cpus: str | None,
+    keep: str | None,
+    port: int,
+    state: str | None,
+) -> int:
+    """Start the server and its worker on this machine, private to you.
+
+    What you say of GPUs, CPUs and --keep is remembered in the state folder for the next start.
+    """
+    from swell.cli.printing import say
+    from swell.client.connection import no_server
+    from swell.client.embedded import ensure_server, is_running
+    from swell.errors import Conflict
+    from swell.state import StateFolder
+
+    folder = StateFolder.locate(state)
+    if is_running(folder):
+        pid = folder.lock_holder("server")
+        raise Conflict(
+            f"a server for {folder} runs already (process {pid}); "
+            "use it, stop it with `swell down`, or choose another folder with --state"
+        )
+    changed = _settings(gpus, gpu_memory, cpus, keep)
+    folder.prepare()
+    if changed:
+        folder.write_json(folder.config, {**folder.read_json(folder.config), **changed})
+    if not detach:
+        say(f"serving {folder} in the foreground; Ctrl-C stops the server, running jobs go on")
+        os.execv(  # noqa: S606  becoming the server is the point
+            sys.executable,
+            [sys.executable, "-m", "swell.server", "--state", str(folder), "--port", str(port)],
+        )
+    ensure_server(folder, port=port)
+    about = folder.read_json(folder.server_file)
+    if not about:
+        raise no_server(folder)
+    say(f"serving {folder} at {about['url']} (process {about['pid']}, log {folder.server_log})")
+    return 0
+
+
+def _settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: str | None) -> dict[str, object]:
+    """Only what was said; 'auto' takes an earlier word back."""
+    from swell.errors import Rejected
+    from swell.model.quantity import BadQuantity, parse_cpus, parse_duration, parse_memory, parse_range
+
+    settings: dict[str, object] = {}
+    try:
+        if gpus is not None:
+            settings["gpus"] = None if gpus == "auto" else parse_range(gpus)[0]
+        if gpu_memory is not None:
+            settings["gpu_memory_mib"] = parse_memory(gpu_memory)
+        if cpus is not None:
+            settings["cpus_milli"] = None if cpus == "auto" else parse_cpus(cpus)
+        if keep is not None:
+            settings["keep_s"] = None if keep == "forever" else parse_duration(keep)
+    except BadQuantity as problem:
+        raise Rejected(str(problem)) from None
+    return settings

@@ -1,0 +1,238 @@
+"""What can a program ask of Swell?"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from swell.client.connection import Connection, path
+from swell.state import StateFolder
+
+POLL_S = 25.0  # how long one long poll stays open
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job is not running."""
+
+    code: str
+    message: str
+    evidence: Mapping[str, Any]
+    next: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" + (f" (next: {self.next})" if self.next else "")
+
+
+class Client:
+    """One server. Cheap to make; one per thread."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self.state = state
+        self.connection = Connection(state)
+
+    # -- jobs --------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        command: Sequence[str],
+        *,
+        name: str | None = None,
+        gpus: int | str | None = None,
+        tasks: int | str | None = None,
+        cpus: float | str | None = None,
+        memory: str | None = None,
+        array: str | None = None,
+        priority: int | None = None,
+        time: str | float | None = None,
+        grace: str | float | None = None,
+        env: Mapping[str, str] | None = None,
+        workdir: str | os.PathLike[str] | None = None,
+    ) -> Job:
+        """Accepted, i.e. on the server's disk, when this returns."""
+        spec = {
+            "command": list(command),
+            "gpus": gpus,
+            "tasks": tasks,
+            "cpus": cpus,
+            "memory": memory,
+            "array": array,
+            "priority": priority,
+            "time": time,
+            "grace": grace,
+            "env": dict(env) if env else None,
+            "workdir": os.fspath(workdir) if workdir is not None else None,
+        }
+        given = {field: value for field, value in spec.items() if value is not None}
+        manifest = {
+            "apiVersion": "swell/v1",
+            "kind": "Job",
+            "metadata": {"name": name} if name else {},
+            "spec": given,
+        }
+        [job] = self._accepted(manifest)
+        return job
+
+    def submit_manifest(self, text: str) -> list[Job]:
+        """Every job of a YAML file, all or none."""
+        return self._accepted(text)
+
+    def check_manifest(self, text: str) -> list[dict[str, Any]]:
+        """What a file asks for after defaults; nothing is submitted."""
+        specs: list[dict[str, Any]] = self._submit(text, dry_run=True)["specs"]
+        return specs
+
+    def _accepted(self, manifest: object) -> list[Job]:
+        return [Job(self, document) for document in self._submit(manifest)["jobs"]]
+
+    def _submit(self, manifest: object, *, dry_run: bool = False) -> dict[str, Any]:
+        umask = os.umask(0)
+        os.umask(umask)
+        body = {
+            "manifest": manifest,
+            "workdir": str(Path.cwd()),
+            "umask": umask,
+            "env": dict(os.environ),
+            "dry_run": dry_run,
+        }
+        key = {"Idempotency-Key": uuid.uuid4().hex}
+        answer: dict[str, Any] = self.connection.json("POST", path("jobs"), body, headers=key)
+        return answer
+
+    def job(self, ref: str | int) -> Job:
+        """By id or name; of several with one name the newest."""
+        return Job(self, self.connection.json("GET", path("jobs", ref)))
+
+    def jobs(self, *, all: bool = False, user: str | None = None, limit: int | None = None) -> list[Job]:  # noqa: A002
+        answer = self.connection.json("GET", path("jobs", all=all, user=user, limit=limit))
+        return [Job(self, document) for document in answer["jobs"]]
+
+    def show(self, ref: str | int) -> dict[str, Any]:
+        """Everything, with spec, attempts and events."""
+        document: dict[str, Any] = self.connection.json("GET", path("jobs", ref, "show"))
+        return document
+
+    def cancel(self, ref: str | int, *, grace_s: float | None = None) -> Job:
+        return Job(self, self.connection.json("POST", path("jobs", ref, "cancel"), {"grace_s": grace_s}))
+
+    def delete(self, ref: str | int) -> None:
+        self.connection.json("DELETE", path("jobs", ref))
+
+    def why(self, ref: str | int) -> Reason | None:
+        return self.job(ref).why()
+
+    def wait(self, ref: str | int, *, timeout_s: float | None = None) -> Job:
+        return self.job(ref).wait(timeout_s=timeout_s)
+
+    # -- logs, events, nodes -----------------------------------------------------------------------------------
+
+    def logs(
+        self,
+        ref: str | int,
+        *,
+        rank: int | None = None,
+        attempt: int | None = None,
+        offset: int = 0,
+        since: float | None = None,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        """A task's output so far, in pieces; with `follow` until it has ended."""
+        while True:
+            wait_s = POLL_S if follow else 0
+            query = {"rank": rank, "attempt": attempt, "offset": offset, "since": since, "wait_s": wait_s}
+            answer = self.connection.raw("GET", path("jobs", ref, "logs", **query))
+            offset, since = int(answer.headers["Swell-Next-Offset"]), None
+            if answer.data:
+                yield answer.data
+            elif not follow or answer.headers["Swell-Complete"] == "true":
+                return
+
+    def events(self, *, job: str | int | None = None, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
+        answer = self.connection.json("GET", path("events", job=job, after=after, limit=limit))
+        events: list[dict[str, Any]] = answer["events"]
+        return events
+
+    def follow_events(self, *, job: str | int | None = None, after: int | None = None) -> Iterator[dict[str, Any]]:
+        """Events as they happen, without end."""
+        connection = Connection(self.state)
+        http = connection._connect()
+        http.request("GET", path("events", "stream", job=job, after=after), headers=_authorization(self.state))
+        response = http.getresponse()
+        for line in response:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    def nodes(self) -> list[dict[str, Any]]:
+        nodes: list[dict[str, Any]] = self.connection.json("GET", path("nodes"))["nodes"]
+        return nodes
+
+
+def _authorization(state: StateFolder) -> dict[str, str]:
+    return {"Authorization": f"Bearer {state.token.read_text().strip()}"}
+
+
+class Job:
+    """A job as it was when last looked at; `refresh` and `wait` look again."""
+
+    def __init__(self, client: Client, document: dict[str, Any]) -> None:
+        self._client = client
+        self.document = document
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.name} {self.state}>"
+
+    @property
+    def id(self) -> int:
+        return int(self.document["id"])
+
+    @property
+    def name(self) -> str:
+        return str(self.document["name"])
+
+    @property
+    def state(self) -> str:
+        return str(self.document["state"])
+
+    @property
+    def exit_code(self) -> int | None:
+        code: int | None = self.document["exit_code"]
+        return code
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    def refresh(self, *, wait_s: float = 0.0) -> Job:
+        """Look again; with `wait_s` as soon as something has changed, or after so long."""
+        query = {"after": self.document["version"], "wait_s": wait_s} if wait_s else {}
+        self.document = self._client.connection.json("GET", path("jobs", self.id, **query))
+        return self
+
+    def wait(self, *, timeout_s: float | None = None) -> Job:
+        """Until it has ended, or so long; look at `has_ended`."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self.has_ended:
+            left = POLL_S if until is None else min(POLL_S, until - time.monotonic())
+            if left <= 0:
+                break
+            self.refresh(wait_s=left)
+        return self
+
+    def why(self) -> Reason | None:
+        """Why it is not running; None while it runs, or when it has succeeded."""
+        reason = self.refresh().document["reason"]
+        return None if reason is None else Reason(**reason)
+
+    def logs(self, *, rank: int | None = None, follow: bool = False) -> Iterator[bytes]:
+        return self._client.logs(self.id, rank=rank, follow=follow)
+
+    def cancel(self, *, grace_s: float | None = None) -> Job:
+        self.document = self._client.cancel(self.id, grace_s=grace_s).document
+        return self

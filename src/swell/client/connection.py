@@ -1,0 +1,110 @@
+"""How does a request reach the server, and what do its errors mean?"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
+from swell.state import StateFolder
+
+TIMEOUT_S = 90.0  # above any long poll
+KINDS: dict[str, type[SwellError]] = {
+    kind.__name__: kind for kind in (Conflict, Denied, NotFound, Rejected, TooLarge, Unavailable)
+}
+
+
+class NoServer(Unavailable):
+    """Nobody serves this state folder."""
+
+
+class Connection:
+    """One kept-alive connection to the server of a state folder; not for use by several threads at once."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self.state = state
+        self._http: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def json(self, method: str, path: str, body: object = None, *, headers: dict[str, str] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode("utf-8", "surrogateescape")
+        answer = self.raw(method, path, data, headers=headers)
+        return json.loads(answer.data) if answer.data else None
+
+    def raw(
+        self, method: str, path: str, body: bytes | None = None, *, headers: dict[str, str] | None = None
+    ) -> Answer:
+        """Asks once more on a fresh connection if a kept one turns out to be closed, which loses nothing."""
+        was_kept = self._http is not None
+        try:
+            return self._ask(method, path, body, headers or {})
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+            self.close()
+            if not was_kept or method != "GET":
+                raise NoServer(f"the server of {self.state} went away in the middle of a request") from error
+            return self._ask(method, path, body, headers or {})
+        except BaseException:
+            self.close()  # whatever happened (Ctrl-C in a long poll, a time-out): its state is not known
+            raise
+
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+        connection = self._http or self._connect()
+        self._http = connection
+        common = {"Authorization": f"Bearer {_token(self.state)}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, body, common | headers)
+        except ConnectionRefusedError as error:
+            self.close()
+            raise no_server(self.state) from error
+        response = connection.getresponse()
+        answer = Answer(response.status, response.read(), response)
+        if response.status >= 400:
+            raise _error(answer)
+        return answer
+
+    def _connect(self) -> http.client.HTTPConnection:
+        address = urlsplit(str(self.state.read_json(self.state.server_file).get("url", "")))
+        if not address.hostname:
+            raise no_server(self.state)
+        return http.client.HTTPConnection(address.hostname, address.port, timeout=TIMEOUT_S)
+
+
+class Answer:
+    def __init__(self, status: int, data: bytes, response: http.client.HTTPResponse) -> None:
+        self.status = status
+        self.data = data
+        self.headers = response.headers
+
+
+def no_server(state: StateFolder) -> NoServer:
+    return NoServer(f"no server runs for {state}; start one with `swell up -d`, or name another folder with --state")
+
+
+def path(*parts: object, **query: object) -> str:
+    """'/api/v1/…' with everything escaped; a query value of None is left out."""
+    given = {key: value for key, value in query.items() if value is not None}
+    text = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
+    return "/api/v1/" + "/".join(quote(str(part), safe="") for part in parts) + (f"?{urlencode(text)}" if text else "")
+
+
+def _token(state: StateFolder) -> str:
+    try:
+        return state.token.read_text().strip()
+    except PermissionError as error:
+        raise Denied(f"the token {state.token} may not be read; this server belongs to somebody else") from error
+    except FileNotFoundError as error:
+        raise no_server(state) from error
+
+
+def _error(answer: Answer) -> SwellError:
+    try:
+        error = json.loads(answer.data)["error"]
+        return KINDS.get(error["kind"], SwellError)(error["message"])
+    except (ValueError, KeyError, TypeError):
+        return SwellError(f"the server answers {answer.status}: {answer.data[:200]!r}")

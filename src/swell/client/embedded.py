@@ -1,0 +1,105 @@
+"""Is there a server for this state folder? If not, start one that outlives us."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from swell.client.client import Client
+from swell.client.connection import Connection, path
+from swell.errors import SwellError, Unavailable
+from swell.state import StateFolder
+
+START_S_MAX = 30.0
+STOP_S_MAX = 20.0
+
+
+def connect(state: str | None = None, *, start: bool = True) -> Client:
+    """A client for the state folder's server, which is started when none runs and `start` says so."""
+    folder = StateFolder.locate(state)
+    if start:
+        ensure_server(folder)
+    return Client(folder)
+
+
+def is_running(state: StateFolder) -> bool:
+    return state.lock_holder("server") is not None
+
+
+def ensure_server(state: StateFolder, *, port: int = 0) -> bool:
+    """True when we had to start one. Two that start at once end up with one server."""
+    if is_running(state):
+        _wait_until_ready(state, None)
+        return False
+    state.prepare()
+    with state.server_log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "swell.server", "--state", str(state), "--port", str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd="/",
+        )
+    _wait_until_ready(state, process)
+    return True
+
+
+def _wait_until_ready(state: StateFolder, process: subprocess.Popen[bytes] | None) -> None:
+    until = time.monotonic() + START_S_MAX
+    while time.monotonic() < until:
+        if process is not None and process.poll() is not None and not is_running(state):
+            raise Unavailable(f"the server did not start: {_last_words(state.server_log)}")
+        if _answers(state):
+            return
+        time.sleep(0.02)
+    raise Unavailable(f"the server for {state} did not answer within {START_S_MAX:.0f} s; see {state.server_log}")
+
+
+def _answers(state: StateFolder) -> bool:
+    if not is_running(state):
+        return False
+    connection = Connection(state)
+    try:
+        connection.raw("GET", path("health"))
+    except (SwellError, OSError):
+        return False
+    finally:
+        connection.close()
+    return True
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    said = [line.removeprefix("swell: ") for line in lines if line.startswith("swell: ")]
+    return said[-1] if said else f"see {log}" + (f" ({lines[-1]})" if lines else "")
+
+
+def stop_server(state: StateFolder) -> bool:
+    """Server first, then worker; running tasks are left alone. False: nothing ran."""
+    server = state.lock_holder("server")
+    if server:
+        Connection(state).raw("POST", path("server", "stop"))
+        _wait_for_end(server, STOP_S_MAX)
+    worker = state.lock_holder("worker")
+    if worker:
+        os.kill(worker, signal.SIGTERM)
+        _wait_for_end(worker, STOP_S_MAX)
+    return bool(server or worker)
+
+
+def _wait_for_end(pid: int, timeout_s: float) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not select.select([descriptor], [], [], timeout_s)[0]:
+            raise Unavailable(f"process {pid} did not end within {timeout_s:.0f} s; end it with: kill -9 {pid}")
+    finally:
+        os.close(descriptor)

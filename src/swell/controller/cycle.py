@@ -1,0 +1,248 @@
+"""When do we look, and what happens then?
+
+One thread runs cycles. The first event plans at once; while events keep coming, cycles are spaced by a few times
+what the last one cost, so a busy server spends most of its time elsewhere; a slow timer finds what no event
+tells. A cycle whose results cannot be written changes nothing: the world is read again and the same facts are
+tried later.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from swell.controller.apply import Begin, begin, carry_out, enact
+from swell.controller.clock import Clock
+from swell.controller.observe import Effect, Stop, fold
+from swell.controller.world import World
+from swell.engines import Engine
+from swell.errors import Conflict
+from swell.model.job import AttemptId, JobId, JobState
+from swell.model.launch import Observation
+from swell.model.plan import Plan, Snapshot
+from swell.model.reason import Code, Reason
+from swell.planner import BrokenPlan, check_plan, explain, make_plan
+from swell.planner.explain import explain_record, is_waiting_code
+from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
+
+TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
+SPACING = 3.0  # at most a quarter of one core goes into planning
+RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
+FORGET_PER_CYCLE_MAX = 200  # old jobs removed at once; keeps one transaction short
+
+log = logging.getLogger(__name__)
+
+
+class Controller:
+    """The loop, and the few intents that go through it."""
+
+    def __init__(self, store: Store, engine: Engine, clock: Clock, *, keep_s: float | None) -> None:
+        self._store = store
+        self._engine = engine
+        self._clock = clock
+        self._keep_s = keep_s  #: None: history is kept for ever
+        self._world = World()
+        self._unrecorded: list[Observation] = []
+        self._generation = 0
+        self._inbox: list[Callable[[World], object]] = []
+        self._mutex = threading.Lock()
+        self._wake = threading.Event()
+        self._is_closing = False
+        self._is_stale = False  #: a cycle broke off; the world may be ahead of the store
+        self._forget_after = 0.0
+        self._latest: tuple[Snapshot, Plan] = Snapshot(0.0, (), ()), Plan()
+        self._nodes_known: frozenset[str] = frozenset()
+        self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
+
+    # -- intents, from any thread ---------------------------------------------------------------------------
+
+    def submit(self, jobs: Sequence[NewJob], *, key: str | None = None, digest: str = "") -> Future[list[JobRecord]]:
+        """Accepted means stored; the loop hears of it from the same commit, whoever still listens."""
+        future = self._store.accept(jobs, key=key, digest=digest)
+        future.add_done_callback(self._accepted)
+        return future
+
+    def _accepted(self, future: Future[list[JobRecord]]) -> None:
+        if future.exception() is None:
+            records = [record for record in future.result() if record.state is JobState.QUEUED]
+            self._tell(lambda world: [world.add(record) for record in records if record.id not in world.jobs])
+
+    def cancel(self, job: JobId, *, by: str, grace_s: float | None) -> Future[None]:
+        future = self._store.request_cancel(job, by=by, grace_s=grace_s)
+
+        def asked(world: World) -> None:
+            if job in world.jobs:
+                world.jobs[job].cancel_by, world.jobs[job].cancel_grace_s = by, grace_s
+                world.asked.add(job)
+
+        future.add_done_callback(lambda done: None if done.exception() else self._tell(asked))
+        return future
+
+    def delete(self, jobs: Sequence[JobRecord], *, by: str) -> Future[None]:
+        for job in jobs:
+            if not job.state.has_ended:
+                raise Conflict(f"job {job.id} ({job.name}) is {job.state}; cancel it first: swell cancel {job.id}")
+        for job in jobs:
+            for number in range(1, job.attempts + 1):
+                self._engine.erase(AttemptId(job.id, number))
+        return self._store.forget([job.id for job in jobs], by=by)
+
+    def reason(self, job: JobRecord) -> Reason | None:
+        """Why it is not running, worked out from the latest plan; None while running or succeeded."""
+        if job.reason_code is None:
+            return None
+        snapshot, plan = self._latest
+        view = snapshot.jobs_by_id.get(job.id)
+        if not is_waiting_code(job.reason_code, job.state):
+            return explain_record(job.reason_code, job.reason_evidence)
+        if view is None or job.id not in plan.verdicts:
+            return Reason(
+                Code.NOT_YET_PLANNED,
+                "it was accepted a moment ago and is looked at next",
+                {},
+                "nothing to do",
+            )
+        return explain(snapshot, view, plan.verdicts[job.id])
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._latest[0]
+
+    def look(self) -> None:
+        """Something may have changed."""
+        self._wake.set()
+
+    def _tell(self, message: Callable[[World], object]) -> None:
+        with self._mutex:
+            self._inbox.append(message)
+        self._wake.set()
+
+    # -- the loop --------------------------------------------------------------------------------------------
+
+    def start(self) -> int:
+        """Read the world, tell the engine what should be running; returns the generation to open it with."""
+        self._generation = self._store.generation() + 1
+        self._store.record(Changes(generation=self._generation)).result()
+        self._reload()
+        self._thread.start()
+        return self._generation
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._is_closing:
+            self._wake.wait(TIMER_S)
+            self._wake.clear()
+            began = self._clock.monotonic()
+            try:
+                self.cycle()
+                pause = SPACING * (self._clock.monotonic() - began)
+            except Exception:
+                log.exception("a cycle failed; nothing of it was applied, trying again in %s s", RETRY_S)
+                pause = RETRY_S
+                self._wake.set()
+            self._rest(pause)
+
+    def _rest(self, pause: float) -> None:
+        if not self._is_closing and pause > 0:
+            threading.Event().wait(pause)
+
+    def cycle(self) -> None:
+        """observe → plan → check → record → apply. Whatever goes wrong, the store is the truth."""
+        if self._is_stale:
+            self._reload()
+        self._is_stale = True
+        self._take_inbox()
+        self._unrecorded.append(self._engine.observe())
+        changes, effects, begins, latest = self._decide()
+        if changes:
+            self._record(changes, effects, begins)
+        self._unrecorded.clear()
+        self._latest = latest
+        carry_out(self._engine, effects, self._generation)
+        begin(self._engine, begins, self._generation, self._store.job)
+        self._is_stale = False
+        self._forget_old()
+
+    def _take_inbox(self) -> None:
+        with self._mutex:
+            messages, self._inbox = self._inbox, []
+        for message in messages:
+            message(self._world)
+
+    def _decide(self) -> tuple[Changes, list[Effect], list[Begin], tuple[Snapshot, Plan]]:
+        now = self._clock.now()
+        changes = Changes()
+        effects: list[Effect] = []
+        for seen in self._unrecorded:
+            effects += fold(self._world, seen, changes, now)
+        self._note_nodes(self._unrecorded[-1], changes)
+        snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views())
+        plan = _plan_safely(snapshot)
+        begins = enact(self._world, plan, changes, now)
+        return changes, effects, begins, (snapshot, plan)
+
+    def _note_nodes(self, seen: Observation, changes: Changes) -> None:
+        reachable = frozenset(node.id for node in seen.nodes if node.is_reachable)
+        for kind, names in (
+            ("NodeJoined", reachable - self._nodes_known),
+            ("NodeLost", self._nodes_known - reachable),
+        ):
+            changes.events.extend(EventRecord(kind, detail={"node": name}) for name in sorted(names))
+        self._nodes_known = reachable
+
+    def _record(self, changes: Changes, effects: list[Effect], begins: list[Begin]) -> None:
+        """What the plan changes is on disk before it is applied, under a generation of its own."""
+        if begins or any(isinstance(effect, Stop) for effect in effects):
+            self._generation += 1
+            changes.generation = self._generation
+        self._store.record(changes).result()
+
+    def _reload(self) -> None:
+        """The store is the truth: read it again, and tell the engine everything again."""
+        world = World()
+        records = {record.id: record for record in self._store.active()}
+        for record in records.values():
+            world.add(record)
+        stops: list[Effect] = []
+        begins = []
+        for attempt in self._store.open_attempts():
+            job = world.jobs[attempt.job_id]
+            world.restore(job, attempt, self._store.tasks(attempt.job_id, attempt.number))
+            begins.append(Begin(attempt))
+            if job.state is JobState.STOPPING:
+                stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
+        self._world = world
+        begin(self._engine, begins, self._generation, lambda job: records[job])
+        carry_out(self._engine, stops, self._generation)
+
+    def _forget_old(self) -> None:
+        """History older than the retention goes, with its logs."""
+        if self._keep_s is None:
+            return
+        before = self._clock.now() - self._keep_s
+        if before < self._forget_after:
+            return
+        old = self._store.ended_before(before, FORGET_PER_CYCLE_MAX)
+        if old:
+            self.delete([self._store.job(job) for job in old], by="retention").result()
+        if len(old) < FORGET_PER_CYCLE_MAX:
+            self._store.forget_events(before).result()
+            self._forget_after = before + self._keep_s / 100
+
+
+def _plan_safely(snapshot: Snapshot) -> Plan:
+    """A broken plan is our bug: it is not applied, and what was seen is recorded all the same."""
+    plan = make_plan(snapshot)
+    try:
+        check_plan(snapshot, plan)
+    except BrokenPlan:
+        log.exception("the planner made a plan that breaks a rule; nothing is started in this cycle")
+        return Plan()
+    return plan

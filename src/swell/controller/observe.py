@@ -1,0 +1,194 @@
+"""What follows from what was seen?
+
+Facts go into the world and, in the same breath, into the changes to be stored. The results are effects for
+`apply.py`: stop this attempt, forget that one. Nothing is decided that a fact does not imply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from swell.controller.world import LiveJob, World, task_record, with_slots
+from swell.model.job import AttemptId, JobState
+from swell.model.launch import (
+    CAUSE_KEEPER,
+    CAUSE_REBOOT,
+    CAUSE_START,
+    CAUSE_TIME_LIMIT,
+    Observation,
+    RunSeen,
+    TaskSeen,
+)
+from swell.model.reason import Code, Evidence
+from swell.store import Changes, EventRecord
+
+HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    attempt: AttemptId
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    attempt: AttemptId
+
+
+Effect = Stop | Forget
+
+
+def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[Effect]:
+    """Bring the world up to what was seen and asked."""
+    touched = set(world.asked)
+    for task in seen.tasks:
+        if _fold_task(world, task, changes):
+            touched.add(task.attempt.job)
+    for run in seen.runs:
+        if _fold_run(world, run, changes):
+            touched.add(run.attempt.job)
+    effects: list[Effect] = []
+    for job_id in sorted(touched & world.jobs.keys()):
+        effects += _settle(world, world.jobs[job_id], changes, now)
+    world.asked.clear()
+    _note_silence(world, seen.silent_s, changes)
+    return effects
+
+
+def _present(world: World, attempt: AttemptId) -> LiveJob | None:
+    job = world.jobs.get(attempt.job)
+    return job if job is not None and job.attempt is not None and job.attempts == attempt.number else None
+
+
+def _fold_task(world: World, task: TaskSeen, changes: Changes) -> bool:
+    job = _present(world, task.attempt)
+    if job is None or not job.count(task):
+        return False
+    changes.tasks.append(task_record(task))
+    if job.started_at is None:
+        job.started_at = task.started_at
+    return True
+
+
+def _fold_run(world: World, run: RunSeen, changes: Changes) -> bool:
+    """Which lanes are empty for good, and whether the worker is through with it."""
+    job = _present(world, run.attempt)
+    if job is None or job.attempt is None or run.node in job.finished_on:
+        return False
+    if run.is_finished:
+        job.finished_on.add(run.node)
+        return True
+    if not job.shape.is_array or run.revision != job.attempt.revision:
+        return False
+    in_use = set(run.in_use)
+    kept = tuple(slot for slot in job.slots if slot.number in in_use or (run.left > 0 and not slot.is_draining))
+    if kept == job.slots:
+        return False
+    job.set_attempt(with_slots(job.attempt, kept, revision=job.attempt.revision), changes)
+    return True
+
+
+def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
+    """The state that the facts imply."""
+    if job.state in HOLDING and job.attempt is not None:
+        if job.finished_on.issuperset(job.nodes):
+            return _conclude(world, job, changes, now)
+        return _go_on(job, changes)
+    if job.cancel_by is not None:
+        end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+    return []
+
+
+def _go_on(job: LiveJob, changes: Changes) -> list[Effect]:
+    effects: list[Effect] = []
+    if job.state is JobState.STARTING and job.ended and (job.shape.is_array or job.has_begun_all):
+        job.state, job.reason, job.evidence = JobState.RUNNING, None, {}
+        assert job.attempt is not None
+        job.set_attempt(replace(job.attempt, started_at=job.started_at), changes)
+        changes.events.append(EventRecord("Running", job.id, detail={"attempt": job.attempts}))
+    if job.state is not JobState.STOPPING:
+        if job.cancel_by is not None:
+            effects += _stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
+        elif job.failure is not None and not job.shape.is_array:
+            effects += _stop(job, changes, f"task {job.failure.index} failed", None)
+    elif job.cancel_by is not None and job.evidence.get("cancelled") is None:
+        effects += _stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
+    job.write(changes)
+    return effects
+
+
+def _stop(job: LiveJob, changes: Changes, cause: str, grace_s: float | None) -> list[Effect]:
+    grace = job.grace_s if grace_s is None else grace_s
+    job.state, job.reason = JobState.STOPPING, Code.STOPPING
+    job.evidence = {"cause": cause, "grace_s": grace, "cancelled": job.cancel_by}
+    changes.events.append(EventRecord("Stopping", job.id, detail={"cause": cause, "grace_s": grace}))
+    return [Stop(job.attempt_id, grace)]
+
+
+def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
+    """Every process of it is gone and every end is known."""
+    attempt = job.attempt_id
+    if job.has_only_succeeded:
+        end(world, job, changes, now, JobState.SUCCEEDED, None, {})
+    elif job.cancel_by is not None:
+        end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+    else:
+        assert job.failure is not None, f"job {job.id} ended without success and without a failed task"
+        end(world, job, changes, now, JobState.FAILED, *_failure(job, job.failure))
+    return [Forget(attempt)]
+
+
+def _failure(job: LiveJob, task: TaskSeen) -> tuple[Code, Evidence]:
+    evidence: Evidence = {"job": job.id, "rank": task.index, "exit_code": task.exit_code, "node": task.node}
+    if task.cause == CAUSE_TIME_LIMIT:
+        return Code.TIME_LIMIT, {**evidence, "limit_s": job.shape.time_limit_s}
+    if task.cause == CAUSE_REBOOT:
+        return Code.MACHINE_RESTARTED, evidence
+    if task.cause == CAUSE_START:
+        return Code.START_FAILED, {**evidence, "problem": task.problem}
+    if task.cause == CAUSE_KEEPER:
+        return Code.KEEPER_LOST, evidence
+    failed = job.failed if job.shape.is_array else 1
+    return Code.TASK_FAILED, {**evidence, "failed": failed}
+
+
+def end(
+    world: World,
+    job: LiveJob,
+    changes: Changes,
+    now: float,
+    state: JobState,
+    code: Code | None,
+    evidence: Evidence,
+) -> None:
+    """The end is recorded, and the job leaves the world."""
+    job.state, job.reason, job.evidence = state, code, evidence
+    if job.attempt is not None:
+        ended = replace(job.attempt, slots=(), ended_at=now, outcome=str(state), started_at=job.started_at)
+        job.set_attempt(ended, changes)
+    job.running = 0
+    job.write(changes)
+    exit_code = 0 if state is JobState.SUCCEEDED else job.failure.exit_code if job.failure else None
+    changes.set_job(job.id, ended_at=now, exit_code=exit_code, width=0)
+    detail = {"state": str(state), "exit_code": exit_code, "reason": None if code is None else str(code)}
+    changes.events.append(EventRecord("Ended", job.id, detail=detail))
+    del world.jobs[job.id]
+
+
+def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) -> None:
+    """A job on a machine nobody hears of says so; it goes back to normal by itself."""
+    if not silent_s and not world.silent:
+        return
+    world.silent = bool(silent_s)
+    for job in world.jobs.values():
+        if job.state is not JobState.RUNNING:
+            continue
+        lost = next((slot.node for slot in job.slots if slot.node in silent_s), None)
+        if (lost is None) == (job.reason is None):
+            continue
+        job.reason = None if lost is None else Code.WORKER_UNREACHABLE
+        job.evidence = {} if lost is None else {"node": lost, "silent_s": round(silent_s[lost])}
+        job.write(changes)
+        kind = "WorkerFound" if lost is None else "WorkerLost"
+        changes.events.append(EventRecord(kind, job.id, detail=dict(job.evidence)))

@@ -1,0 +1,203 @@
+"""What do we know of every job that has not ended?
+
+The world is the store's active part in memory, small enough to plan on: commands, folders and environments stay
+in the store until a job is started. It is changed only by the controller's thread, and only together with the
+`Changes` that make it durable; when those cannot be written the world is read from the store again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from swell.model.job import AttemptId, JobId, JobSpec, JobState
+from swell.model.launch import CAUSE_STOPPED, TaskSeen
+from swell.model.plan import JobView, Shape, Slot
+from swell.model.reason import Code, Evidence
+from swell.store import AttemptRecord, Changes, JobRecord, TaskRecord
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """A job that has not ended. `#:` lines hold at the end of every cycle."""
+
+    id: JobId
+    shape: Shape
+    priority: int
+    grace_s: float
+    tasks_total: int
+    state: JobState = JobState.QUEUED
+    reason: Code | None = Code.NOT_YET_PLANNED
+    evidence: Evidence = field(default_factory=dict)
+    cancel_by: str | None = None  #: None: nobody asked
+    cancel_grace_s: float | None = None  #: None: the spec's
+    attempt: AttemptRecord | None = None  #: the present one; None while queued
+    attempts: int = 0
+    started_at: float | None = None
+    ended: dict[int, bool] = field(default_factory=dict)  #: index → has ended; absent: not begun
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    failure: TaskSeen | None = None  #: the task that tells why it failed
+    finished_on: set[str] = field(default_factory=set)  #: nodes that have nothing of it any more
+    nodes: tuple[str, ...] = ()
+    _view: JobView | None = None
+
+    @property
+    def attempt_id(self) -> AttemptId:
+        return AttemptId(self.id, self.attempts)
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        return () if self.attempt is None else self.attempt.slots
+
+    def view(self) -> JobView:
+        """The same object as long as nothing has changed."""
+        if self._view is None:
+            self._view = JobView(
+                id=self.id,
+                shape=self.shape,
+                priority=self.priority,
+                state=self.state,
+                slots=self.slots,
+                started_at=self.attempt.created_at if self.attempt else None,
+                unfinished=self.tasks_total - self.succeeded - self.failed,
+            )
+        return self._view
+
+    def write(self, changes: Changes) -> None:
+        """Note the present values for the store; always all of them, so that many jobs are one statement."""
+        self._view = None
+        changes.set_job(
+            self.id,
+            state=str(self.state),
+            reason_code=None if self.reason is None else str(self.reason),
+            reason_evidence=self.evidence,
+            started_at=self.started_at,
+            attempts=self.attempts,
+            width=self.attempt.width if self.attempt is not None else 0,
+            tasks_running=self.running,
+            tasks_succeeded=self.succeeded,
+            tasks_failed=self.failed,
+            nodes=self.nodes,
+        )
+
+    def set_attempt(self, attempt: AttemptRecord, changes: Changes) -> None:
+        self.attempt = attempt
+        changes.attempts.append(attempt)
+
+    def count(self, task: TaskSeen) -> bool:
+        """Take a sighting into account; False when it says nothing new."""
+        before = self.ended.get(task.index)
+        if before or (before is False and task.ended_at is None):
+            return False
+        if task.ended_at is None:
+            self.running += 1
+        else:
+            self.running -= before is False
+            if task.exit_code == 0 and not task.cause:
+                self.succeeded += 1
+            else:
+                self.failed += 1
+                self.failure = self._worse(task)
+        self.ended[task.index] = task.ended_at is not None
+        return True
+
+    def _worse(self, task: TaskSeen) -> TaskSeen:
+        """An array's lowest index tells; in a gang the first that failed by itself, not those we stopped."""
+        known = self.failure
+        if known is None:
+            return task
+        if self.shape.is_array:
+            return min(known, task, key=lambda seen: seen.index)
+        return min(known, task, key=lambda seen: (seen.cause == CAUSE_STOPPED, seen.ended_at or 0.0, seen.index))
+
+    @property
+    def has_begun_all(self) -> bool:
+        return len(self.ended) >= len(self.slots)
+
+    @property
+    def has_only_succeeded(self) -> bool:
+        return self.succeeded == self.tasks_total
+
+
+def shape_of(spec: JobSpec) -> Shape:
+    roles = tuple((role.resources, role.count) for role in spec.roles)
+    return Shape(roles, spec.dimension, spec.width_min, spec.width_max, spec.array is not None, spec.time_limit_s)
+
+
+class World:
+    """All live jobs, and one object per distinct shape."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, LiveJob] = {}
+        self.asked: set[JobId] = set()  #: somebody asked something of these since the last cycle
+        self.silent = False  #: some job's reason says that its machine is out of reach
+        self._shapes: dict[Shape, Shape] = {}
+
+    def add(self, record: JobRecord) -> LiveJob:
+        spec = record.spec
+        shape = shape_of(spec)
+        job = LiveJob(
+            id=record.id,
+            shape=self._shapes.setdefault(shape, shape),
+            priority=record.priority,
+            grace_s=spec.grace_s,
+            tasks_total=record.tasks_total,
+            state=record.state,
+            reason=record.reason_code,
+            evidence=record.reason_evidence,
+            cancel_by=record.cancel_requested_by,
+            cancel_grace_s=record.cancel_grace_s,
+            attempts=record.attempts,
+            started_at=record.started_at,
+            nodes=record.nodes,
+        )
+        self.jobs[job.id] = job
+        if job.cancel_by is not None:
+            self.asked.add(job.id)
+        if job.reason is Code.WORKER_UNREACHABLE and job.state is JobState.RUNNING:
+            self.silent = True
+        return job
+
+    def restore(self, job: LiveJob, attempt: AttemptRecord, tasks: list[TaskRecord]) -> None:
+        """Put an open attempt back as the store has it."""
+        job.attempt = attempt
+        for task in tasks:
+            job.count(seen_again(task))
+
+    def views(self) -> tuple[JobView, ...]:
+        return tuple([job.view() for job in self.jobs.values()])
+
+
+def seen_again(task: TaskRecord) -> TaskSeen:
+    return TaskSeen(
+        AttemptId(task.job_id, task.attempt),
+        task.index,
+        task.node,
+        task.lane,
+        task.started_at,
+        task.ended_at,
+        task.exit_code,
+        task.cause,
+        task.problem,
+    )
+
+
+def task_record(task: TaskSeen) -> TaskRecord:
+    return TaskRecord(
+        task.attempt.job,
+        task.attempt.number,
+        task.index,
+        task.node,
+        task.lane,
+        task.started_at,
+        task.ended_at,
+        task.exit_code,
+        task.cause,
+        task.problem,
+    )
+
+
+def with_slots(attempt: AttemptRecord, slots: tuple[Slot, ...], *, revision: int) -> AttemptRecord:
+    working = sum(not slot.is_draining for slot in slots)
+    return replace(attempt, slots=slots, revision=revision, width=working)

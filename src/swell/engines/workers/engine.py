@@ -1,0 +1,150 @@
+"""What should each worker run, and what has it said?
+
+A worker's sync carries its report and is answered with the desired set when that is newer than what the worker
+has. Workers repeat everything to a server they have not spoken to before, so nothing here needs to be durable.
+Until `open` is called (the controller is still loading) no worker is answered: an empty desired set would
+stop every task.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from swell.engines.workers.logs import LogFolder
+from swell.errors import Unavailable
+from swell.model.cluster import Node, NodeId
+from swell.model.job import AttemptId
+from swell.model.launch import Launch, Observation, RunSeen, TaskSeen, parse_node, parse_run, parse_task
+
+SILENCE_S = 60.0  # after this long a node is out of reach
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a worker says in one sync."""
+
+    node: Node
+    version: int  #: of the desired set it has applied
+    tasks: tuple[TaskSeen, ...]
+    runs: tuple[RunSeen, ...]
+
+    @classmethod
+    def parse(cls, document: dict[str, Any]) -> Report:
+        node = parse_node(document["node"])
+        tasks = tuple(parse_task(task, node.id) for task in document["tasks"])
+        runs = tuple(parse_run(run, node.id) for run in document["runs"])
+        return cls(node, document["version"], tasks, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the worker should converge to; None: what it has is still right."""
+
+    version: int
+    launches: tuple[Launch, ...] | None
+
+
+@dataclass(slots=True)
+class _Worker:
+    node: Node
+    heard_at: float
+
+
+class WorkersEngine:
+    """Thread-safe: the API calls `sync`, the controller everything else."""
+
+    def __init__(
+        self, tasks_folder: Path, *, wake: Callable[[], None], monotonic: Callable[[], float] = time.monotonic
+    ):
+        self._logs = LogFolder(tasks_folder)
+        self._wake = wake  #: the controller should look
+        self._monotonic = monotonic
+        self._mutex = threading.Lock()
+        self._is_open = False
+        self._version = 0
+        self._desired: dict[tuple[AttemptId, NodeId], Launch] = {}
+        self._workers: dict[NodeId, _Worker] = {}
+        self._tasks: list[TaskSeen] = []
+        self._runs: dict[tuple[AttemptId, NodeId], RunSeen] = {}
+        self.on_desired: Callable[[], None] = lambda: None  #: long polls should look
+
+    # -- the controller's side (Engine) --------------------------------------------------------------------
+
+    def open(self, generation: int) -> None:
+        with self._mutex:
+            self._is_open = True
+            self._version = max(self._version, generation)
+        self.on_desired()
+
+    def observe(self) -> Observation:
+        with self._mutex:
+            tasks, self._tasks = self._tasks, []
+            silent = {node: self._monotonic() - worker.heard_at for node, worker in self._workers.items()}
+            silent = {node: seconds for node, seconds in silent.items() if seconds > SILENCE_S}
+            nodes = tuple(
+                replace(worker.node, is_reachable=node not in silent) for node, worker in sorted(self._workers.items())
+            )
+            return Observation(nodes, tuple(tasks), tuple(self._runs.values()), silent)
+
+    def start(self, launches: tuple[Launch, ...]) -> None:
+        with self._mutex:
+            for launch in launches:
+                self._desired[launch.attempt, launch.node] = launch
+                self._version = max(self._version, launch.generation)
+        self.on_desired()
+
+    def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
+        with self._mutex:
+            for key, launch in self._desired.items():
+                if key[0] == attempt and not (launch.is_stopping and launch.grace_s <= grace_s):
+                    self._desired[key] = launch.stopped(grace_s=grace_s, generation=generation)
+            self._version = max(self._version, generation)
+        self.on_desired()
+
+    def forget(self, attempt: AttemptId) -> None:
+        """The worker learns it with the next change; until then it keeps an ended run in memory."""
+        with self._mutex:
+            for key in [key for key in self._desired if key[0] == attempt]:
+                del self._desired[key]
+                self._runs.pop(key, None)
+
+    def erase(self, attempt: AttemptId) -> None:
+        self._logs.erase(attempt)
+
+    def log_size(self, attempt: AttemptId, index: int) -> int | None:
+        return self._logs.size(attempt, index)
+
+    def read_log(self, attempt: AttemptId, index: int, offset: int, limit: int) -> tuple[int, bytes]:
+        return self._logs.read(attempt, index, offset, limit)
+
+    def log_offset_at(self, attempt: AttemptId, index: int, moment: float) -> int | None:
+        return self._logs.offset_at(attempt, index, moment)
+
+    # -- the workers' side ---------------------------------------------------------------------------------
+
+    def sync(self, report: Report) -> None:
+        with self._mutex:
+            if not self._is_open:
+                raise Unavailable("the server is still loading; sync again in a moment")
+            known = self._workers.get(report.node.id)
+            is_news = known is None or known.node != report.node
+            self._workers[report.node.id] = _Worker(report.node, self._monotonic())
+            wanted = [run for run in report.runs if (run.attempt, run.node) in self._desired]
+            changed = [run for run in wanted if self._runs.get((run.attempt, run.node)) != run]
+            self._tasks += [task for task in report.tasks if (task.attempt, task.node) in self._desired]
+            self._runs.update({(run.attempt, run.node): run for run in changed})
+        if is_news or changed or report.tasks:
+            self._wake()
+
+    def answer(self, node: NodeId, version: int) -> Answer | None:
+        """None: nothing newer than the version the worker has."""
+        with self._mutex:
+            if not self._is_open or version >= self._version:
+                return None
+            launches = tuple(launch for (_, place), launch in sorted(self._desired.items()) if place == node)
+            return Answer(self._version, launches)

@@ -1,0 +1,35 @@
+"""Which machines are there, and what do they offer?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from swell.model.resources import Resources
+
+NodeId = str
+DeviceId = str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU. `simulated` ones exist so that everything can be tried without a GPU, and are labelled so."""
+
+    id: DeviceId  #: NVML's UUID, or sim-N
+    memory_mib: int
+    model: str
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine that can hold tasks."""
+
+    id: NodeId
+    cpus_milli: int
+    memory_mib: int
+    devices: tuple[Device, ...] = ()
+    is_reachable: bool = True  #: False: it keeps what it holds, and nothing new is sent there
+
+    @property
+    def capacity(self) -> Resources:
+        return Resources(self.cpus_milli, self.memory_mib, len(self.devices))

@@ -1,0 +1,160 @@
+"""What is a machine asked to run, and what has been seen of it?
+
+These values cross the wire between server and worker as plain documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from swell.model.cluster import Device, DeviceId, Node, NodeId
+from swell.model.job import AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A slot as the worker needs it: which devices a task in it sees."""
+
+    number: int
+    devices: tuple[DeviceId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One attempt's part on one node: lanes, and the indices to work through in them.
+
+    A gang's rank r runs in lane r and nowhere else, all begin together. An array's indices run in whichever
+    lane is free, so the worker needs to ask nobody for the next one.
+    """
+
+    attempt: AttemptId
+    node: NodeId
+    generation: int  #: of the plan that decided it; never goes back
+    revision: int  #: of the lanes; the worker says which it has applied
+    name: str
+    command: tuple[str, ...]
+    workdir: str
+    umask: int
+    environment: str  #: hash of the caller's environment, fetched once
+    env: tuple[tuple[str, str], ...]  #: added to it
+    lanes: tuple[Lane, ...]
+    indices: str  #: as in IndexSet; a gang's ranks on this node
+    is_array: bool
+    world_size: int  #: tasks of the whole job
+    nodes: tuple[NodeId, ...]  #: of the attempt, in rank order, each once
+    time_limit_s: float | None  #: None: endless
+    grace_s: float
+    is_stopping: bool = False
+
+    def stopped(self, *, grace_s: float, generation: int) -> Launch:
+        return replace(self, is_stopping=True, grace_s=grace_s, generation=generation)
+
+    def to_document(self) -> dict[str, Any]:
+        return {**asdict(self), "attempt": str(self.attempt), "env": dict(self.env)}
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Launch:
+        return cls(
+            **{
+                **document,
+                "attempt": AttemptId.parse(document["attempt"]),
+                "command": tuple(document["command"]),
+                "env": tuple(sorted(document["env"].items())),
+                "lanes": tuple(Lane(lane["number"], tuple(lane["devices"])) for lane in document["lanes"]),
+                "nodes": tuple(document["nodes"]),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSeen:
+    """What is known of one task. Repeats are harmless; a later one never takes back an end."""
+
+    attempt: AttemptId
+    index: int
+    node: NodeId
+    lane: int
+    started_at: float
+    ended_at: float | None = None  #: None: alive
+    exit_code: int | None = None  #: None: alive, or nobody recorded it
+    cause: str = ""  #: why it ended, where the code does not tell: see the CAUSE_ constants
+    problem: str = ""  #: in words, for StartFailed
+
+
+CAUSE_TIME_LIMIT = "time-limit"
+CAUSE_STOPPED = "stopped"  # we were asked to stop it
+CAUSE_REBOOT = "machine-restarted"
+CAUSE_START = "start-failed"
+CAUSE_KEEPER = "keeper-lost"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """How far a worker is with one launch."""
+
+    attempt: AttemptId
+    node: NodeId
+    revision: int  #: of the lanes it has applied
+    in_use: tuple[int, ...]  #: lanes with a task alive
+    left: int  #: indices not begun
+    is_finished: bool  #: nothing alive, nothing more will begin, every end has been reported
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything an engine knows at one moment. Tasks: all that changed since the last look, or all of them."""
+
+    nodes: tuple[Node, ...] = ()
+    tasks: tuple[TaskSeen, ...] = ()
+    runs: tuple[RunSeen, ...] = ()
+    silent_s: dict[NodeId, float] = field(default_factory=dict)  #: nodes out of reach, and for how long
+
+
+def task_document(task: TaskSeen) -> list[Any]:
+    """Compact: an array reports thousands."""
+    return [
+        str(task.attempt),
+        task.index,
+        task.lane,
+        task.started_at,
+        task.ended_at,
+        task.exit_code,
+        task.cause,
+        task.problem,
+    ]
+
+
+def parse_task(document: list[Any], node: NodeId) -> TaskSeen:
+    attempt, index, lane, started_at, ended_at, exit_code, cause, problem = document
+    return TaskSeen(AttemptId.parse(attempt), index, node, lane, started_at, ended_at, exit_code, cause, problem)
+
+
+def run_document(run: RunSeen) -> dict[str, Any]:
+    return {
+        "attempt": str(run.attempt),
+        "revision": run.revision,
+        "in_use": list(run.in_use),
+        "left": run.left,
+        "is_finished": run.is_finished,
+    }
+
+
+def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
+    return RunSeen(
+        AttemptId.parse(document["attempt"]),
+        node,
+        document["revision"],
+        tuple(document["in_use"]),
+        document["left"],
+        document["is_finished"],
+    )
+
+
+def node_document(node: Node) -> dict[str, Any]:
+    return asdict(node)
+
+
+def parse_node(document: dict[str, Any]) -> Node:
+    devices = tuple(Device(**device) for device in document["devices"])
+    return Node(document["id"], document["cpus_milli"], document["memory_mib"], devices)

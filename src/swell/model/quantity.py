@@ -1,0 +1,161 @@
+"""What does a person mean by '8GiB', '1..4', '2h' or '0-99%8'?
+
+Every parser raises `BadQuantity`, whose message says what was asked, what is true and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+
+class BadQuantity(ValueError):
+    """A value that cannot be read; the message is for the user."""
+
+
+MEMORY_UNITS_MIB = {
+    "": Decimal(1) / (1024 * 1024),
+    "K": Decimal(1000) / (1024 * 1024),
+    "M": Decimal(1000**2) / (1024 * 1024),
+    "G": Decimal(1000**3) / (1024 * 1024),
+    "T": Decimal(1000**4) / (1024 * 1024),
+    "KI": Decimal(1) / 1024,
+    "MI": Decimal(1),
+    "GI": Decimal(1024),
+    "TI": Decimal(1024 * 1024),
+}
+DURATION_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+ARRAY_TASKS_MAX = 1_000_000  # above this one row per task in the store stops being a good idea
+COUNT_MAX = 100_000  # tasks or GPUs of one job; larger is a slip of the keyboard
+MEMORY_MIB_MAX = 1024**3  # a pebibyte; the store's integers have 64 bits
+DURATION_S_MAX = 100 * 365 * 86400.0  # longer is endless, and infinity is no number in JSON
+
+
+def parse_cpus(text: object) -> int:
+    """'1.5' → 1500 thousandths; '500m' as Kubernetes writes it also works."""
+    raw = str(text).strip()
+    try:
+        milli = Decimal(raw[:-1]) if raw.endswith("m") else Decimal(raw) * 1000
+    except InvalidOperation:
+        raise BadQuantity(f"{raw!r} is not a number of CPUs; write 2, 0.5 or 500m") from None
+    if not milli.is_finite() or milli < 0 or milli != milli.to_integral_value() or milli > COUNT_MAX * 1000:
+        raise BadQuantity(f"{raw!r} is not a number of CPUs; write 2, 0.5 or 500m (thousandths are the least)")
+    return int(milli)
+
+
+def parse_memory(text: object) -> int:
+    """'8GiB' → 8192 MiB, rounded up to whole MiB; a bare number is bytes, as in Kubernetes."""
+    raw = str(text).strip()
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?)B?", raw.upper())
+    if match is None:
+        raise BadQuantity(f"{raw!r} is not an amount of memory; write 512MiB, 8GiB or 1.5TiB")
+    mib = Decimal(match[1]) * MEMORY_UNITS_MIB[match[2]]
+    if mib > MEMORY_MIB_MAX:
+        raise BadQuantity(f"{raw!r} is more memory than any machine has; write 512MiB, 8GiB or 1.5TiB")
+    return int(mib.to_integral_value(rounding="ROUND_CEILING"))
+
+
+def parse_duration(text: object) -> float:
+    """'90', '90s', '2h', '1h30m', '1-12:00:00' (Slurm's days-hours) → seconds."""
+    raw = str(text).strip()
+    seconds = _clock(raw) if ":" in raw else _units(raw)
+    if seconds is None or seconds <= 0:
+        raise BadQuantity(f"{raw!r} is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00")
+    if seconds > DURATION_S_MAX:
+        raise BadQuantity(f"{raw!r} is longer than a hundred years; leave it out for an endless job")
+    return seconds
+
+
+def _units(raw: str) -> float | None:
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", raw):
+        return float(raw)
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", raw)
+    if not parts or "".join(number + unit for number, unit in parts) != raw:
+        return None
+    return sum(float(number) * DURATION_UNITS_S[unit] for number, unit in parts)
+
+
+def _clock(raw: str) -> float | None:
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?", raw)
+    if match is None:
+        return None
+    days, first, second, third = (int(part) if part is not None else None for part in match.groups())
+    if third is None and days is None:  # MM:SS as Slurm reads it
+        return float((first or 0) * 60 + (second or 0))
+    return float((days or 0) * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0))
+
+
+def parse_range(text: object) -> tuple[int, int]:
+    """'4' → (4, 4); '1..4' → (1, 4)."""
+    raw = str(text).strip()
+    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", raw)
+    if match is None:
+        raise BadQuantity(f"{raw!r} is neither a count nor a range; write 2 or 1..4")
+    low, high = int(match[1]), int(match[2] or match[1])
+    if high < low:
+        raise BadQuantity(f"{raw!r}: the maximum {high} is below the minimum {low}; write {high}..{low}")
+    if high > COUNT_MAX:
+        raise BadQuantity(f"{raw!r}: {high} is more than any job may have ({COUNT_MAX})")
+    return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSet:
+    """Array indices as written, kept as (first, last, step) runs: an array of a million is still one row."""
+
+    runs: tuple[tuple[int, int, int], ...]
+
+    def __len__(self) -> int:
+        return sum(len(range(first, last + 1, step)) for first, last, step in self.runs)
+
+    def __iter__(self):  # type: ignore[no-untyped-def]  # Iterator[int]; annotating costs an import in the CLI
+        for first, last, step in self.runs:
+            yield from range(first, last + 1, step)
+
+    def __contains__(self, index: int) -> bool:
+        return any(index in range(first, last + 1, step) for first, last, step in self.runs)
+
+    @classmethod
+    def parse(cls, text: str) -> IndexSet:
+        """Back from `str`; an empty text is no index at all."""
+        return cls(tuple(_run(part, text) for part in text.split(",") if part))
+
+    def __str__(self) -> str:
+        return ",".join(_run_text(*run) for run in self.runs)
+
+
+def _run_text(first: int, last: int, step: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first}-{last}" + (f":{step}" if step != 1 else "")
+
+
+def parse_array(text: object) -> tuple[IndexSet, int]:
+    """'0-99%8' → (the indices, 8 at once); without % all may run at once."""
+    raw = str(text).strip()
+    indices_text, _, at_once_text = raw.partition("%")
+    runs = tuple(_run(part, raw) for part in indices_text.split(","))
+    indices = IndexSet(runs)
+    count = len(indices)
+    if count > ARRAY_TASKS_MAX:
+        raise BadQuantity(f"array {raw!r} has {count} tasks; at most {ARRAY_TASKS_MAX}: split it")
+    if sum(1 for _ in runs) > 1 and len(set(indices)) != count:
+        raise BadQuantity(f"array {raw!r} names an index twice; every index may appear once")
+    if "%" not in raw:
+        return indices, count
+    if not re.fullmatch(r"\d{1,9}", at_once_text) or int(at_once_text) < 1:
+        raise BadQuantity(f"array {raw!r}: after % comes how many may run at once, 1 or more, as in 0-99%8")
+    return indices, min(int(at_once_text), count)
+
+
+def _run(part: str, raw: str) -> tuple[int, int, int]:
+    match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\s*", part)
+    if match is None:
+        raise BadQuantity(f"{raw!r} is not an array; write 0-99, 0-99%8 (8 at once), 1,3,5 or 0-100:10")
+    first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+    if last < first:
+        raise BadQuantity(f"array {raw!r}: the last index {last} is below the first {first}; write {last}-{first}")
+    if step < 1:
+        raise BadQuantity(f"array {raw!r}: the step must be 1 or more")
+    return first, first + (last - first) // step * step, step

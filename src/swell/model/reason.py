@@ -1,0 +1,49 @@
+"""Why is a job not running? One dominant reason, from this fixed list, in this order.
+
+When several are true the one that stands first here is told: it is the one that must change before the
+others matter. A running or succeeded job has no reason. docs/reasons.md repeats the table for users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """In order of precedence. The comment is the meaning; `explain.py` writes the words."""
+
+    # the job has ended (or is ending): the past is certain, so it comes first
+    CANCELLED = "Cancelled"  # somebody asked for it
+    TIME_LIMIT = "TimeLimit"  # it ran longer than its own limit
+    MACHINE_RESTARTED = "MachineRestarted"  # the machine was rebooted under it
+    START_FAILED = "StartFailed"  # the command or its folder could not be used
+    KEEPER_LOST = "KeeperLost"  # it ended, but its exit code was not recorded
+    TASK_FAILED = "TaskFailed"  # a task ended with a code other than 0
+    # it holds room
+    STOPPING = "Stopping"  # asked to stop, still winding down
+    WORKER_UNREACHABLE = "WorkerUnreachable"  # its machine has not been heard of
+    STARTING = "Starting"  # room is given, its processes are being started
+    # it waits
+    HELD = "Held"  # somebody asked that it wait
+    CANNOT_RUN_HERE = "CannotRunHere"  # it wants more than exists; waiting will not help
+    NO_WORKER = "NoWorker"  # no machine has offered itself yet
+    WAITING_FOR_ROOM = "WaitingForRoom"  # it would fit on an empty machine; others hold the room
+    WAITING_IN_LINE = "WaitingInLine"  # it would fit now, but would delay one that stands before it
+    NOT_YET_PLANNED = "NotYetPlanned"  # accepted a moment ago
+
+
+Evidence = dict[str, int | float | str | list[int] | list[str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """What is told to people and programs alike."""
+
+    code: Code
+    message: str
+    evidence: Evidence = field(default_factory=dict)
+    next: str = ""
+
+    def to_document(self) -> dict[str, object]:
+        return {"code": str(self.code), "message": self.message, "evidence": self.evidence, "next": self.next}

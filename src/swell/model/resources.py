@@ -1,0 +1,60 @@
+"""How much of a machine does something take?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """CPUs in thousandths, so that fractions add up exactly; memory in MiB; whole GPUs."""
+
+    cpus_milli: int = 0
+    memory_mib: int = 0
+    gpus: int = 0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(self.cpus_milli + other.cpus_milli, self.memory_mib + other.memory_mib, self.gpus + other.gpus)
+
+    def __sub__(self, other: Resources) -> Resources:
+        return Resources(self.cpus_milli - other.cpus_milli, self.memory_mib - other.memory_mib, self.gpus - other.gpus)
+
+    def times(self, count: int) -> Resources:
+        return Resources(self.cpus_milli * count, self.memory_mib * count, self.gpus * count)
+
+    def fits_in(self, room: Resources) -> bool:
+        return self.copies_in(room) >= 1
+
+    def copies_in(self, room: Resources) -> int:
+        """How many of these fit side by side; a demand for nothing fits without end."""
+        copies = COPIES_MAX
+        if self.cpus_milli:
+            copies = min(copies, room.cpus_milli // self.cpus_milli)
+        if self.memory_mib:
+            copies = min(copies, room.memory_mib // self.memory_mib)
+        if self.gpus:
+            copies = min(copies, room.gpus // self.gpus)
+        return max(copies, 0)
+
+    def least(self, other: Resources) -> Resources:
+        """What is there in both rooms."""
+        return Resources(
+            min(self.cpus_milli, other.cpus_milli),
+            min(self.memory_mib, other.memory_mib),
+            min(self.gpus, other.gpus),
+        )
+
+    def __str__(self) -> str:
+        parts = [f"{self.cpus_milli / 1000:g} CPU" + ("" if self.cpus_milli == 1000 else "s")]
+        if self.memory_mib:
+            parts.append(memory_text(self.memory_mib))
+        if self.gpus:
+            parts.append(f"{self.gpus} GPU" + ("" if self.gpus == 1 else "s"))
+        return ", ".join(parts)
+
+
+def memory_text(mib: int) -> str:
+    return f"{round(mib / 1024, 1):g} GiB" if mib >= 1024 else f"{mib} MiB"
+
+
+COPIES_MAX = 1_000_000  # stands for "without end"; above any number of tasks a job may have

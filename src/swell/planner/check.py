@@ -1,0 +1,133 @@
+"""Is this plan safe? A second, dull opinion that shares no code with the planner.
+
+It counts again from the snapshot: nothing over-committed on any node or device, no half gang, no width
+outside its range, no device that somebody has not been seen to give back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from swell.model.cluster import Node
+from swell.model.job import JobId, JobState
+from swell.model.plan import JobView, Plan, SetSlots, Slot, Snapshot, Start
+
+
+class BrokenPlan(AssertionError):
+    """The planner has a bug; the plan must not be applied."""
+
+
+def check_plan(snapshot: Snapshot, plan: Plan) -> None:
+    """Raise `BrokenPlan` unless every action may be carried out, all of them together."""
+    jobs = {job.id: job for job in snapshot.jobs}
+    holds = {job.id: job.slots for job in snapshot.jobs if job.slots}
+    added: list[Slot] = []
+    touched: set[JobId] = set()
+    for action in plan.actions:
+        _require(action.job in jobs, f"an action for job {action.job}, which is not in the snapshot")
+        _require(action.job not in touched, f"two actions for job {action.job}")
+        touched.add(action.job)
+        added += _check_action(jobs[action.job], action)
+        holds[action.job] = action.slots
+    _check_added(snapshot, added)
+    _check_capacity(snapshot, holds.values(), added)
+    _check_verdicts(snapshot, plan)
+
+
+def _check_action(job: JobView, action: Start | SetSlots) -> list[Slot]:
+    """The slots it adds."""
+    if isinstance(action, Start):
+        _check_start(job, action)
+        return list(action.slots)
+    _check_slots(job, action)
+    known = {slot.number for slot in job.slots}
+    return [slot for slot in action.slots if slot.number not in known]
+
+
+def _check_start(job: JobView, start: Start) -> None:
+    shape = job.shape
+    _require(job.state is JobState.QUEUED, f"start of job {job.id}, which is {job.state}")
+    _require(not job.slots, f"start of job {job.id}, which still holds {len(job.slots)} slots")
+    _require(
+        shape.width_min <= start.width <= shape.width_max,
+        f"job {job.id}: width {start.width} outside {shape.width_min}..{shape.width_max}",
+    )
+    wanted = [resources for resources, count in shape.tasks_at(start.width) for _ in range(count)]
+    given = [slot.resources for slot in start.slots]
+    _require(given == wanted, f"job {job.id}: {len(given)} slots are not the {len(wanted)} tasks it wants")
+    numbers = [slot.number for slot in start.slots]
+    _require(numbers == list(range(len(wanted))), f"job {job.id}: ranks are not 0..{len(wanted) - 1}")
+
+
+def _check_slots(job: JobView, change: SetSlots) -> None:
+    _require(job.shape.is_array, f"job {job.id} is no array; its slots cannot change")
+    may_change = job.state in {JobState.STARTING, JobState.RUNNING}
+    _require(may_change, f"slots of job {job.id}, which is {job.state}")
+    after = {slot.number: slot for slot in change.slots}
+    _require(len(after) == len(change.slots), f"job {job.id}: a slot number is used twice")
+    for slot in job.slots:
+        _require(slot.number in after, f"job {job.id}: slot {slot.number} vanishes before it was seen empty")
+        _check_slot(job, slot, after.pop(slot.number))
+    if after:
+        _require(len(change.slots) <= job.shape.width_max, f"job {job.id}: more slots than may run at once")
+    for slot in after.values():
+        _require(slot.resources == job.shape.roles[0][0], f"job {job.id}: slot {slot.number} has another size")
+
+
+def _check_slot(job: JobView, before: Slot, after: Slot) -> None:
+    who = f"job {job.id}: slot {before.number}"
+    _require(after.devices == before.devices, f"{who} changes devices")
+    _require(after.node == before.node, f"{who} changes nodes")
+    _require(after.resources == before.resources, f"{who} changes size")
+    _require(after.is_draining or not before.is_draining, f"{who} is undrained")
+
+
+def _check_added(snapshot: Snapshot, added: list[Slot]) -> None:
+    nodes = {node.id: node for node in snapshot.nodes}
+    for slot in added:
+        node = nodes.get(slot.node)
+        _require(node is not None and node.is_reachable, f"the plan uses node {slot.node}, out of reach")
+        assert node is not None
+        _require(len(slot.devices) == slot.resources.gpus, f"a slot on {slot.node} lacks devices")
+        _require(not slot.is_draining, f"a slot on {slot.node} is new and draining")
+        unknown = set(slot.devices) - {device.id for device in node.devices}
+        _require(not unknown, f"devices {sorted(unknown)} are not on node {slot.node}")
+
+
+def _check_capacity(snapshot: Snapshot, holds: Iterable[tuple[Slot, ...]], added: list[Slot]) -> None:
+    held_on, added_on = _by_node(slot for slots in holds for slot in slots), _by_node(added)
+    for node in snapshot.nodes:
+        if node.id in added_on:
+            _check_node(node, held_on[node.id], added_on[node.id])
+
+
+def _by_node(slots: Iterable[Slot]) -> dict[str, list[Slot]]:
+    by_node: dict[str, list[Slot]] = {}
+    for slot in slots:
+        by_node.setdefault(slot.node, []).append(slot)
+    return by_node
+
+
+def _check_node(node: Node, held: list[Slot], added: list[Slot]) -> None:
+    # A node may offer less than it holds (a GPU fell off the bus): no plan's fault, unless it adds to that.
+    if any(slot.resources.cpus_milli for slot in added):
+        cpus_milli = sum(slot.resources.cpus_milli for slot in held)
+        _require(cpus_milli <= node.cpus_milli, f"CPUs of {node.id} are promised beyond their number")
+    if any(slot.resources.memory_mib for slot in added):
+        memory_mib = sum(slot.resources.memory_mib for slot in held)
+        _require(memory_mib <= node.memory_mib, f"memory of {node.id} is promised beyond its size")
+    for device, count in Counter(device for slot in held for device in slot.devices).items():
+        _require(count == 1, f"device {device} of {node.id} is promised {count} times")
+
+
+def _check_verdicts(snapshot: Snapshot, plan: Plan) -> None:
+    started = {action.job for action in plan.actions if isinstance(action, Start)}
+    waiting = {job.id for job in snapshot.jobs if job.state is JobState.QUEUED} - started
+    wrong = sorted(waiting.symmetric_difference(plan.verdicts))
+    _require(not wrong, f"either a start or a reason, never both or neither: jobs {wrong}")
+
+
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise BrokenPlan(problem)

@@ -1,0 +1,304 @@
+"""Why, in words: what was asked, what is true, what to do.
+
+The planner leaves a code and who stands in the way; the words and numbers are worked out here, from the same
+snapshot, when somebody asks. Codes of jobs that run or have ended carry their evidence from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from swell.model.job import JobId, JobState
+from swell.model.plan import ENDLESS, JobView, Snapshot, Verdict
+from swell.model.reason import Code, Evidence, Reason
+from swell.model.resources import NOTHING, Resources
+from swell.planner.room import Groups, Room, in_all, size, taken
+from swell.planner.size import least
+
+NAMES_SHOWN_MAX = 5  # a sentence with more ids is not read
+
+
+def explain(snapshot: Snapshot, job: JobView, verdict: Verdict) -> Reason:
+    """The reason of a job that waits."""
+    return _WAITING[verdict.code](_Case(snapshot, job, verdict))
+
+
+def explain_record(code: Code, evidence: Evidence) -> Reason:
+    """The reason of a job that holds room or has ended, from what was recorded then."""
+    message, following = _RECORDED[code](evidence)
+    return Reason(code, message, evidence, following)
+
+
+def is_waiting_code(code: Code, state: JobState) -> bool:
+    """Is the reason worked out from the present (a queued job), not from what was recorded?"""
+    return state in {JobState.QUEUED, JobState.HELD} and code in _WAITING
+
+
+# -- jobs that wait ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One job that waits, and everything that can be said about it."""
+
+    snapshot: Snapshot
+    job: JobView
+    verdict: Verdict
+
+    @property
+    def groups(self) -> Groups:
+        return least(self.job.shape)
+
+    @property
+    def task(self) -> Resources:
+        """The most demanding of its tasks."""
+        return max((resources for resources, _ in self.groups), key=size)
+
+    @property
+    def wants(self) -> str:
+        shape = self.job.shape
+        if shape.is_array:
+            return f"{self.task} for each task"
+        at_least = "at least " if shape.width_min < shape.width_max else ""
+        if sum(count for _, count in self.groups) == 1:
+            return f"{at_least}{self.task}"
+        roles = " and ".join(f"{_tasks(count)} of {resources}" for resources, count in self.groups)
+        return f"{at_least}{roles}, all at once"
+
+    @property
+    def is_one_machine(self) -> bool:
+        return len(self.snapshot.nodes) == 1
+
+    def free(self) -> Room:
+        """What nobody holds on the machines that answer."""
+        room = Room.of(node for node in self.snapshot.nodes if node.is_reachable)
+        room.take(taken(slot for _, slot in self.snapshot.held()))
+        return room
+
+    def holders(self) -> list[JobId]:
+        answering = {node.id for node in self.snapshot.nodes if node.is_reachable}
+        return sorted({job.id for job, slot in self.snapshot.held() if slot.node in answering})
+
+    def evidence(self) -> Evidence:
+        free = _nearest(self.free(), self.task)
+        return {
+            "wants_tasks": sum(count for _, count in self.groups),
+            "wants_cpus": self.task.cpus_milli / 1000,
+            "wants_memory_mib": self.task.memory_mib,
+            "wants_gpus": self.task.gpus,
+            "largest_free_cpus": free.cpus_milli / 1000,
+            "largest_free_memory_mib": free.memory_mib,
+            "largest_free_gpus": free.gpus,
+            "nodes": len(self.snapshot.nodes),
+        }
+
+
+def _nearest(room: Room, wanted: Resources) -> Resources:
+    """What there is on the one node that comes nearest to holding a task."""
+    nodes = in_all((room,)).values()
+    return max(nodes, key=lambda free: (_share(wanted, free), *size(free)), default=NOTHING)
+
+
+def _share(wanted: Resources, free: Resources) -> float:
+    """How much of the demand is there, by the resource that is shortest."""
+    pairs = zip(size(wanted), size(free), strict=True)
+    return min((min(1.0, there / want) for want, there in pairs if want), default=1.0)
+
+
+def _cannot_run_here(case: _Case) -> Reason:
+    capacity = Room.of(case.snapshot.nodes)
+    largest = _nearest(capacity, case.task)
+    evidence = case.evidence()
+    evidence |= {"largest_node_cpus": largest.cpus_milli / 1000, "largest_node_gpus": largest.gpus}
+    evidence |= {"largest_node_memory_mib": largest.memory_mib}
+    problem, lower = _too_large(case, largest) or _too_many(case, capacity)
+    message = f"it wants {case.wants}, but {problem}; waiting will not help"
+    following = f"cancel it and submit it again with {lower}, or add a machine"
+    return Reason(Code.CANNOT_RUN_HERE, message, evidence, following)
+
+
+def _too_large(case: _Case, largest: Resources) -> tuple[str, str] | None:
+    """One task alone does not fit; None when it does."""
+    lower = []
+    if case.task.gpus > largest.gpus:
+        lower.append(f"--gpus {largest.gpus}")
+    if case.task.cpus_milli > largest.cpus_milli:
+        lower.append(f"--cpus {largest.cpus_milli / 1000:g}")
+    if case.task.memory_mib > largest.memory_mib:
+        lower.append(f"--memory {largest.memory_mib}MiB")
+    where = "this machine has" if case.is_one_machine else "the node that comes nearest has"
+    return (f"{where} {largest}", f"{' '.join(lower)} or less") if lower else None
+
+
+def _too_many(case: _Case, capacity: Room) -> tuple[str, str]:
+    """Each task fits, all together do not."""
+    where = "on this machine" if case.is_one_machine else "on all nodes together"
+    if len(case.groups) > 1:
+        return f"they do not all fit {where}", "fewer or smaller tasks"
+    fitting = sum(case.task.copies_in(room) for room in in_all((capacity,)).values())
+    return f"{_tasks(fitting)} fit {where}", f"--tasks {fitting} or less"
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task" + ("" if count == 1 else "s")
+
+
+def _no_worker(case: _Case) -> Reason:
+    return Reason(
+        Code.NO_WORKER,
+        "no machine has offered itself yet; the worker is probably still starting",
+        {"nodes": len(case.snapshot.nodes)},
+        "wait a moment; if it lasts, look at worker.log in the state folder",
+    )
+
+
+def _waiting_for_room(case: _Case) -> Reason:
+    holders, behind = case.holders(), case.verdict.behind
+    free = _nearest(case.free(), case.task)
+    evidence = case.evidence() | {"held_by": holders[:NAMES_SHOWN_MAX], "behind": behind}
+    where = "free here is" if case.is_one_machine else "the most that is free on one node is"
+    message = f"it wants {case.wants}; {where} {free}"
+    if holders:
+        message += f"; the rest is held by {_jobs(holders)}"
+    if behind is not None:
+        message += f"; job {behind} is served before it"
+    return Reason(Code.WAITING_FOR_ROOM, message, evidence, _when(case.snapshot, holders))
+
+
+def _when(snapshot: Snapshot, holders: list[JobId]) -> str:
+    latest = max((snapshot.jobs_by_id[holder].ends_at for holder in holders), default=None)
+    if latest is None:
+        return "nothing to do: it starts when its turn comes"
+    if latest == ENDLESS:
+        return "nothing to do: it starts when enough of them end (some have no time limit: nobody can say when)"
+    left_s = max(0.0, latest - snapshot.now)
+    return f"nothing to do: by their time limits all of them have ended in {left_s:.0f} s"
+
+
+def _waiting_in_line(case: _Case) -> Reason:
+    behind = case.verdict.behind
+    message = (
+        f"it wants {case.wants}, which is free, but job {behind} stands before it "
+        "and would have to wait longer if this one started first"
+    )
+    following = "nothing to do: its turn comes"
+    if case.job.shape.time_limit_s is None:
+        following = "give it a time limit (--time): a job that is sure to end in time may go first"
+    return Reason(Code.WAITING_IN_LINE, message, case.evidence() | {"behind": behind}, following)
+
+
+def _not_yet_planned(_: _Case) -> Reason:
+    message = "it was accepted a moment ago and is looked at next"
+    return Reason(Code.NOT_YET_PLANNED, message, {}, "nothing to do")
+
+
+def _unreachable(case: _Case) -> Reason:
+    lost = sorted(node.id for node in case.snapshot.nodes if not node.is_reachable)
+    message = f"it wants {case.wants}, which only fits where no worker answers: {', '.join(lost)}"
+    following = "bring that worker back; see worker.log"
+    return Reason(Code.WORKER_UNREACHABLE, message, {"unreachable_nodes": lost}, following)
+
+
+def _held(case: _Case) -> Reason:
+    return Reason(Code.HELD, "somebody asked that it wait", {}, f"swell release {case.job.id}")
+
+
+def _jobs(ids: list[JobId]) -> str:
+    shown = ", ".join(str(job) for job in ids[:NAMES_SHOWN_MAX])
+    more = len(ids) - NAMES_SHOWN_MAX
+    return ("job " if len(ids) == 1 else "jobs ") + shown + (f" and {more} more" if more > 0 else "")
+
+
+_WAITING: dict[Code, Callable[[_Case], Reason]] = {
+    Code.HELD: _held,
+    Code.CANNOT_RUN_HERE: _cannot_run_here,
+    Code.NO_WORKER: _no_worker,
+    Code.WORKER_UNREACHABLE: _unreachable,
+    Code.WAITING_FOR_ROOM: _waiting_for_room,
+    Code.WAITING_IN_LINE: _waiting_in_line,
+    Code.NOT_YET_PLANNED: _not_yet_planned,
+}
+
+
+# -- jobs that hold room, or have ended ----------------------------------------------------------------------
+
+
+def _cancelled(evidence: Evidence) -> tuple[str, str]:
+    return f"cancelled by {evidence.get('by') or 'its owner'}", "nothing to do; submit it again to run it"
+
+
+def _time_limit(evidence: Evidence) -> tuple[str, str]:
+    message = f"it ran longer than its time limit of {_number(evidence, 'limit_s')} s and was stopped"
+    return message, "give it more time (--time)"
+
+
+def _machine_restarted(evidence: Evidence) -> tuple[str, str]:
+    return f"the machine {evidence.get('node')} was restarted while it ran", "submit it again"
+
+
+def _start_failed(evidence: Evidence) -> tuple[str, str]:
+    return (
+        f"task {evidence.get('rank')} could not be started: {evidence.get('problem')}",
+        "correct that and submit it again",
+    )
+
+
+def _keeper_lost(evidence: Evidence) -> tuple[str, str]:
+    who = f"task {evidence.get('rank')}"
+    return (
+        f"{who} ended, but the process that records its exit code was killed from outside",
+        "see what killed it (dmesg shows the kernel's out-of-memory killer), then submit it again",
+    )
+
+
+def _task_failed(evidence: Evidence) -> tuple[str, str]:
+    code, failed, rank = evidence.get("exit_code"), evidence.get("failed"), evidence.get("rank")
+    which = f"task {rank}" if failed == 1 else f"{failed} tasks, first task {rank},"
+    return (
+        f"{which} ended with exit code {code}{_signal(code)}",
+        f"swell logs --rank {rank} {evidence.get('job')}",
+    )
+
+
+def _signal(code: object) -> str:
+    names = {130: "SIGINT", 137: "SIGKILL", 139: "SIGSEGV: a crash", 134: "SIGABRT", 143: "SIGTERM"}
+    notes = {127: "the command was not found", 126: "the command may not be executed"}
+    if not isinstance(code, int):
+        return ""
+    return f" ({names[code]})" if code in names else f" ({notes[code]})" if code in notes else ""
+
+
+def _stopping(evidence: Evidence) -> tuple[str, str]:
+    cause, grace_s = evidence.get("cause"), _number(evidence, "grace_s")
+    return f"it is being stopped ({cause}); its processes have {grace_s} s to end by themselves", "wait"
+
+
+def _starting(evidence: Evidence) -> tuple[str, str]:
+    return f"room is given on {evidence.get('nodes')}; its processes are being started", "wait a moment"
+
+
+def _lost_contact(evidence: Evidence) -> tuple[str, str]:
+    node, silent_s = evidence.get("node"), _number(evidence, "silent_s")
+    return (
+        f"its machine {node} has not been heard of for {silent_s} s; it may still run",
+        "start the worker there again; it takes up what runs",
+    )
+
+
+def _number(evidence: Evidence, key: str) -> str:
+    value = evidence.get(key)
+    return f"{value:g}" if isinstance(value, int | float) else "?"
+
+
+_RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {
+    Code.CANCELLED: _cancelled,
+    Code.TIME_LIMIT: _time_limit,
+    Code.MACHINE_RESTARTED: _machine_restarted,
+    Code.START_FAILED: _start_failed,
+    Code.KEEPER_LOST: _keeper_lost,
+    Code.TASK_FAILED: _task_failed,
+    Code.STOPPING: _stopping,
+    Code.STARTING: _starting,
+    Code.WORKER_UNREACHABLE: _lost_contact,
+}

@@ -1,0 +1,228 @@
+"""What should happen next?
+
+`make_plan` walks down the line (higher priority first, then who came first) and lets a job start when it fits
+without delaying one that stands before it. Two things make the walk short: waiting jobs of one shape are one
+class, so a shape that did not fit is not tried again; and an array is one row.
+
+Arrays are independent tasks, so they give room back without losing work: a slot is *drained*, i.e. its task
+ends and no other follows. A job further ahead in the line therefore *claims* room that arrays behind it hold;
+it starts when enough of it has been seen to be empty, and nobody behind it may use that room meanwhile. The
+first job for which even that is not enough gets a *reservation* (reserve.py).
+
+An array that has lost its last slot is expected to be QUEUED again, with the tasks it has not begun: it may
+then start on another node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+
+from swell.model.cluster import NodeId
+from swell.model.job import JobId, JobState
+from swell.model.plan import JobView, Plan, SetSlots, Slot, Snapshot, Start, Verdict
+from swell.model.reason import Code
+from swell.planner.place import Devices, place
+from swell.planner.reserve import Holder, Reservation, reserve
+from swell.planner.room import Places, Room, find, taken
+from swell.planner.size import claim, grow, least, most, seat
+
+
+def make_plan(snapshot: Snapshot) -> Plan:
+    """The recipe: line up, admit, size, place."""
+    if not snapshot.nodes:
+        waiting = (job for job in snapshot.jobs if job.state is JobState.QUEUED)
+        return Plan((), {job.id: Verdict(Code.NO_WORKER) for job in waiting})
+    walk = _Walk(snapshot)
+    for job in line_up(snapshot.jobs):
+        walk.visit(job)
+    return walk.finish()
+
+
+def line_up(jobs: tuple[JobView, ...]) -> list[JobView]:
+    """Those that want something, in the order in which they are served."""
+    wanting = [job for job in jobs if job.state is JobState.QUEUED or _may_change_slots(job)]
+    wanting.sort(key=attrgetter("id"))
+    wanting.sort(key=attrgetter("priority"), reverse=True)  # stable: two plain keys are faster than a pair
+    return wanting
+
+
+def _may_change_slots(job: JobView) -> bool:
+    return job.shape.is_array and (job.state is JobState.STARTING or job.state is JobState.RUNNING)
+
+
+class _Walk:
+    """The sheets of one planning run, and what has been decided so far."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        reachable = [node for node in snapshot.nodes if node.is_reachable]
+        self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
+        self.reachable = Room.of(reachable)  # and the part of it that answers
+        self.free = Room.of(reachable)  # what nobody holds at this moment
+        self.line = Room.of(reachable)  # what those ahead leave over once arrays behind have given way
+        self.holders: list[Holder] = []  # of what is missing in `line`
+        for job in snapshot.jobs:
+            if job.slots:
+                self._enter(job)
+        self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
+        self.first: Reservation | None = None
+        self.front: JobId | None = None  # the first that waits for room, with a claim or a reservation
+        self.devices = Devices(snapshot)
+        self.starts: list[tuple[JobView, Places]] = []
+        self.changes: list[SetSlots] = []
+        self.verdicts: dict[JobId, Verdict] = {}
+        # By the shape's id: hashing costs more than the rest of a refusal, and equal shapes are one object.
+        self.refused: dict[int, Verdict] = {}
+        self.passed_over: dict[int, Verdict] = {}  # room is free for them, as long as nobody starts
+
+    def _enter(self, job: JobView) -> None:
+        places = taken(job.slots)
+        self.free.take(places)
+        if not _may_change_slots(job):
+            self.line.take(places)
+            self._hold(job, places)
+
+    def visit(self, job: JobView) -> None:
+        if job.state is not JobState.QUEUED:
+            self._visit_array(job)
+            return
+        shape = id(job.shape)
+        verdict = self.refused.get(shape) or self.passed_over.get(shape)
+        if verdict is not None:
+            self.verdicts[job.id] = verdict
+        else:
+            self._visit_waiting(job)
+
+    def _hold(self, job: JobView, places: Places) -> None:
+        self.holders.append(Holder.of(job, places, self.snapshot.now))
+
+    def _after(self, job: JobView) -> tuple[Room, ...]:
+        """The room beside the reservation, for one that would still be there when it begins."""
+        if self.first is not None and self.first.is_outlived_by(job, self.snapshot.now):
+            return (self.first.after,)
+        return ()
+
+    def _claimable(self) -> tuple[Room, ...]:
+        # Nobody knows when a claim is fulfilled, so it leaves the reservation alone whatever its limit is.
+        return (self.line,) if self.first is None else (self.line, self.first.after)
+
+    # -- waiting jobs ------------------------------------------------------------------------------------
+
+    def _visit_waiting(self, job: JobView) -> None:
+        places = seat(job, (self.spare, *self._after(job)))
+        if places is None:
+            self._refuse(job)
+        elif job.shape.is_array:
+            node = places[0][0]
+            added = self._add_slots(job, node, most(job))
+            self.starts.append((job, added))
+            self._claim_more(job, node, most(job) - len(added))
+        else:
+            self._occupy(job, places)
+            self.starts.append((job, places))
+
+    def _occupy(self, job: JobView, places: Places) -> None:
+        for room in (self.free, self.spare, self.line, *self._after(job)):
+            room.take(places)
+        self._hold(job, places)
+        self.passed_over.clear()
+
+    def _refuse(self, job: JobView) -> None:
+        verdict = self.verdicts[job.id] = self._verdict(job)
+        can_wait = verdict.code in (Code.WAITING_FOR_ROOM, Code.WAITING_IN_LINE)
+        if can_wait and self._wait(job):
+            return  # the next of its shape may get a claim as well
+        if verdict.code is Code.WAITING_IN_LINE:
+            self.passed_over[id(job.shape)] = verdict
+        elif verdict.code is Code.WAITING_FOR_ROOM:
+            self.refused[id(job.shape)] = replace(verdict, behind=self.front)
+        else:
+            self.refused[id(job.shape)] = verdict
+
+    def _verdict(self, job: JobView) -> Verdict:
+        groups = least(job.shape)
+        if find(groups, (self.empty,), is_steady=True) is None:
+            return Verdict(Code.CANNOT_RUN_HERE)
+        if find(groups, (self.reachable,), is_steady=True) is None:
+            return Verdict(Code.WORKER_UNREACHABLE)
+        if find(groups, (self.free,)) is None:
+            return Verdict(Code.WAITING_FOR_ROOM, self.front)
+        is_unclaimed = find(groups, (self.spare,)) is not None
+        return Verdict(Code.WAITING_IN_LINE, self.first.job if self.first and is_unclaimed else self.front)
+
+    def _wait(self, job: JobView) -> bool:
+        """Keep room for it: arrays behind it give way; if that is not enough, the first one reserves."""
+        places = claim(job, self._claimable())
+        if places is not None:
+            self._claim(job, places)
+        elif self.first is None:
+            self.first = reserve(job.id, least(job.shape), self.line, self.holders)
+        self._stand_in_front(job)
+        return places is not None
+
+    def _claim(self, job: JobView, places: Places) -> None:
+        for room in (self.spare, *self._claimable()):
+            room.take(places)
+        self._hold(job, places)
+
+    def _stand_in_front(self, job: JobView) -> None:
+        if self.front is None:
+            self.front = job.id
+
+    # -- arrays ------------------------------------------------------------------------------------------
+
+    def _visit_array(self, job: JobView) -> None:
+        """Keep the slots its turn allows, drain the rest, add what fits, claim what arrays behind it hold."""
+        if not job.slots:
+            return
+        kept = tuple(self._keep(job, slot) for slot in job.slots)
+        self._hold(job, taken(slot for slot in kept if not slot.is_draining))
+        node = kept[0].node
+        missing = most(job) - len(kept)
+        added = self._add_slots(job, node, missing)
+        self._claim_more(job, node, missing - len(added))
+        first_number = 1 + max(slot.number for slot in kept)
+        slots = kept + place(added, self.devices, first_number=first_number)
+        if slots != job.slots:
+            self.changes.append(SetSlots(job.id, slots))
+
+    def _keep(self, job: JobView, slot: Slot) -> Slot:
+        if slot.is_draining or slot.node not in self.line.nodes:  # out of reach: as it is until we know more
+            return slot
+        rooms = (self.line, *self._after(job))
+        if not all(room.has(slot) for room in rooms):
+            return replace(slot, is_draining=True)
+        for room in rooms:
+            room.take(taken((slot,)))
+        return slot
+
+    def _add_slots(self, job: JobView, node: NodeId, wanted: int) -> Places:
+        """Further slots on the node it is on."""
+        places = self._copies(job, node, wanted, (self.spare, *self._after(job)))
+        if places:
+            self._occupy(job, places)
+        return places
+
+    def _claim_more(self, job: JobView, node: NodeId, wanted: int) -> None:
+        places = self._copies(job, node, wanted, self._claimable())
+        if places:
+            self._claim(job, places)
+            self._stand_in_front(job)
+
+    def _copies(self, job: JobView, node: NodeId, wanted: int, rooms: tuple[Room, ...]) -> Places:
+        resources = job.shape.roles[0][0]
+        if node not in self.line.nodes:
+            return ()
+        return ((node, resources),) * min([wanted, *(resources.copies_in(room.on(node)) for room in rooms)])
+
+    # -- the end -----------------------------------------------------------------------------------------
+
+    def finish(self) -> Plan:
+        return Plan((*self.changes, *(self._begin(*start) for start in self.starts)), self.verdicts)
+
+    def _begin(self, job: JobView, places: Places) -> Start:
+        width = len(places)
+        if not job.shape.is_array:
+            width, places = grow(job.shape, places, (self.spare, *self._after(job)))
+        return Start(job.id, width, place(places, self.devices))

@@ -1,0 +1,94 @@
+"""How wide should a job that starts be?
+
+A job is started at its least width, so that as many as possible run; what is free after everybody in the line
+has been asked goes to the starting jobs, in line order, up to their largest width. Once started a job without
+a checkpoint library keeps its width.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from swell.model.job import Dimension
+from swell.model.plan import JobView, Shape
+from swell.model.resources import Resources
+from swell.planner.room import Groups, Places, Room, find, in_all, ranks, size
+
+
+def least(shape: Shape) -> Groups:
+    """The tasks it must have to start: a gang's at the least width, one of an array's."""
+    return shape.tasks_at(1 if shape.is_array else shape.width_min)
+
+
+def most(job: JobView) -> int:
+    """The largest width it can use now."""
+    return min(job.shape.width_max, job.unfinished) if job.shape.is_array else job.shape.width_max
+
+
+def seat(job: JobView, rooms: Sequence[Room]) -> Places | None:
+    """Where it can start at its least width; one that cannot leave its node goes where it can be widest."""
+    if not _stays_on_one_node(job.shape):
+        return find(least(job.shape), rooms)
+    free = in_all(rooms)
+    resources = least(job.shape)[0][0]
+    fitting = [node for node in free if resources.fits_in(free[node])]
+    if not fitting:
+        return None
+    best = min(fitting, key=lambda node: (-_width_in(job, free[node]), *size(free[node]), node))
+    return ((best, resources),)
+
+
+def claim(job: JobView, rooms: Sequence[Room]) -> Places | None:
+    """What to keep for it where arrays give way; the same places as long as nobody else touches them."""
+    if not job.shape.is_array:
+        return find(least(job.shape), rooms, is_steady=True)
+    free = in_all(rooms)
+    widths = {node: _width_in(job, free[node]) for node in free}
+    best = max(widths, key=lambda node: widths[node], default=None)
+    return None if best is None or not widths[best] else ((best, job.shape.roles[0][0]),) * widths[best]
+
+
+def _stays_on_one_node(shape: Shape) -> bool:
+    """An array does (docs/flaws.md says why), and so does one task."""
+    is_one_task = shape.dimension is Dimension.GPUS and len(shape.roles) == 1 and shape.roles[0][1] == 1
+    return shape.is_array or is_one_task
+
+
+def _width_in(job: JobView, free: Resources) -> int:
+    room = job.shape.roles[0][0].copies_in(free) if job.shape.is_array else free.gpus
+    return min(most(job), room)
+
+
+def grow(shape: Shape, places: Places, rooms: Sequence[Room]) -> tuple[int, Places]:
+    """The width the rooms allow a gang that has places at its least width; takes what it adds."""
+    if shape.dimension is Dimension.GPUS:
+        return _grow_tasks_wider(shape, places, rooms)
+    return _grow_more_tasks(shape, places, rooms)
+
+
+def _grow_tasks_wider(shape: Shape, places: Places, rooms: Sequence[Room]) -> tuple[int, Places]:
+    """Every task of the first role gets as many GPUs more as the fullest of their nodes allows."""
+    tasks = Counter(node for node, _ in places[: shape.roles[0][1]])
+    free = in_all(rooms)
+    room = min(max(free[node].gpus, 0) // count for node, count in tasks.items())
+    more = min(room, shape.width_max - shape.width_min)
+    for sheet in rooms:
+        sheet.take(tuple((node, Resources(gpus=more * count)) for node, count in tasks.items()))
+    width = shape.width_min + more
+    nodes = (node for node, _ in places)
+    return width, tuple(zip(nodes, ranks(shape.tasks_at(width)), strict=True))
+
+
+def _grow_more_tasks(shape: Shape, places: Places, rooms: Sequence[Room]) -> tuple[int, Places]:
+    """Beside its other tasks first, then where most fit; ranks on one node stay neighbours."""
+    resources, width = shape.roles[0][0], shape.width_min
+    tasks = Counter(node for node, _ in places[:width])
+    copies = {node: resources.copies_in(free) for node, free in in_all(rooms).items()}
+    for node in sorted(copies, key=lambda node: (node not in tasks, -copies[node], node)):
+        more = min(copies[node], shape.width_max - width)
+        for room in rooms:
+            room.take(((node, resources.times(more)),))
+        tasks[node] += more
+        width += more
+    return width, (*((node, resources) for node in tasks.elements()), *places[shape.width_min :])

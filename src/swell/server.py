@@ -1,0 +1,192 @@
+"""`python -m swell.server --state DIR`: puts the parts together and serves until told to stop.
+
+The composition root: the only module that knows the store, the engine, the controller and the API at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import logging
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import uvicorn
+
+from swell import __version__
+from swell.api import Services, create_app
+from swell.controller import Controller
+from swell.controller.clock import SystemClock
+from swell.engines.workers import WorkersEngine
+from swell.errors import Conflict, SwellError
+from swell.state import StateFolder
+from swell.store import open_store
+
+KEEP_S_DEFAULT = 30 * 86400.0  # ended jobs and their logs are kept for 30 days
+RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
+LOOPBACK = "127.0.0.1"
+
+log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="swell server")
+    parser.add_argument("--state", required=True)
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    os.umask(0o077)
+    try:
+        serve(StateFolder.locate(options.state), port=options.port)
+    except SwellError as error:
+        print(f"swell: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def serve(state: StateFolder, *, port: int) -> None:
+    """Until SIGTERM, SIGINT or a request to stop."""
+    state.prepare()
+    lock = state.lock("server")
+    if lock is None:
+        raise Conflict(
+            f"a server for {state} runs already (process {state.lock_holder('server')}); "
+            "use it, stop it with `swell down`, or choose another folder with --state"
+        )
+    config = state.read_json(state.config)
+    listener = _listen(state, port)
+    address = f"{LOOPBACK}:{listener.getsockname()[1]}"
+    clock = SystemClock()
+    store = open_store(state.database, clock.now)
+    engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
+    controller = Controller(store, engine, clock, keep_s=config.get("keep_s", KEEP_S_DEFAULT))
+    services = Services(
+        store=store,
+        controller=controller,
+        engine=engine,
+        owner=getpass.getuser(),
+        token=state.secret(state.token),
+        worker_token=state.secret(state.worker_token),
+        hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}),
+        server_id=secrets.token_hex(8),
+        stop=lambda: http.handle_exit(signal.SIGTERM, None),
+    )
+    store.listen(services.committed.ring)
+    engine.on_desired = services.desired.ring
+    http = _Http(services)
+    engine.open(controller.start())
+    state.write_json(state.server_file, _about(address, store.id))
+    log.info("swell %s serves %s at http://%s", __version__, state, address)
+    supervisor = WorkerSupervisor(state)
+    supervisor.start()
+    try:
+        http.run(sockets=[listener])
+    finally:
+        supervisor.is_closing = True
+        controller.close()
+        store.close()
+        state.server_file.unlink(missing_ok=True)
+        log.info("stopped")
+
+
+class _Http(uvicorn.Server):
+    """uvicorn, and the long polls let go when it ends."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(
+            uvicorn.Config(
+                create_app(services),
+                http="httptools",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=3,
+                timeout_keep_alive=75,
+            )
+        )
+        self._services = services
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self._services.committed.close()
+        self._services.desired.close()
+        super().handle_exit(sig, frame)
+
+
+def _about(address: str, store: str) -> dict[str, Any]:
+    return {"url": f"http://{address}", "pid": os.getpid(), "store": store, "version": __version__}
+
+
+def _listen(state: StateFolder, port: int) -> socket.socket:
+    """On loopback; the same port as last time when it is free, because running jobs know it."""
+    path = state.root / "port"
+    last = int(path.read_text()) if path.exists() else 0
+    for candidate in [port] if port else [last, 0]:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LOOPBACK, candidate))
+        except OSError as error:
+            listener.close()
+            if candidate == port and port:
+                raise Conflict(f"port {port} cannot be used: {error.strerror}; choose another with --port") from error
+            continue
+        listener.listen(1024)
+        path.write_text(str(listener.getsockname()[1]))
+        return listener
+    raise Conflict("no port is free on loopback; end something that listens there")
+
+
+class WorkerSupervisor(threading.Thread):
+    """Keeps one worker alive on this machine. It is in a session of its own: it and its tasks outlive us."""
+
+    def __init__(self, state: StateFolder) -> None:
+        super().__init__(name="worker-supervisor", daemon=True)
+        self._state = state
+        self.is_closing = False
+
+    def run(self) -> None:
+        while not self.is_closing:
+            holder = self._state.lock_holder("worker")
+            if holder:
+                _wait_for_end(holder)
+            else:
+                self._spawn().wait()
+            if not self.is_closing:
+                time.sleep(RESPAWN_S)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self._state.worker_log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "swell.worker", "--state", str(self._state)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                cwd="/",
+            )
+
+
+def _wait_for_end(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.poll()
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

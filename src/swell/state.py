@@ -1,0 +1,184 @@
+"""Where does a Swell installation keep what it must not forget, and who may use it?
+
+The state folder belongs to one user and one server. Every command finds it by `--state`, then `SWELL_STATE`,
+then the user's state folder. Standard library only, and light: every command line imports it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from swell.errors import Rejected, Unavailable
+
+#: File systems on which SQLite's write-ahead log or our locks do not work.
+NETWORK_FILE_SYSTEMS = frozenset(
+    [
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "fuse.ceph",
+        "fuse.ceph-fuse",
+        "fuse.glusterfs",
+        "fuse.gcsfuse",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "gfs",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "orangefs",
+        "panfs",
+        "pvfs2",
+        "smb3",
+        "smbfs",
+        "wekafs",
+    ]
+)
+SECRET_BYTES = 32
+
+
+class StateFolder:
+    """The names of everything inside, and the few operations that several processes share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.database = root / "swell.db"
+        self.token = root / "token"
+        self.worker_token = root / "worker-token"
+        self.server_file = root / "server.json"
+        self.config = root / "config.json"
+        self.server_log = root / "server.log"
+        self.worker_log = root / "worker.log"
+        self.tasks = root / "tasks"
+
+    @classmethod
+    def locate(cls, option: str | None = None) -> StateFolder:
+        chosen = option or os.environ.get("SWELL_STATE")
+        if chosen:
+            return cls(Path(chosen).expanduser().absolute())
+        base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
+        return cls(Path(base) / "swell")
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+    def prepare(self) -> None:
+        """Make sure that we can keep promises here; otherwise say why not and change nothing."""
+        kind = network_file_system(self.root, Path("/proc/self/mountinfo").read_text().splitlines())
+        if kind is not None:
+            raise Rejected(
+                f"the state folder {self.root} is on a network file system ({kind}), where the database's log and "
+                f"locks do not work; choose a local folder: --state /var/tmp/swell-{os.getuid()} or SWELL_STATE"
+            )
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe = self.root / f".probe-{os.getpid()}"
+            probe.write_bytes(b"")
+            probe.unlink()
+            self.tasks.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(disk_problem(error, self.root)) from error
+
+    def lock(self, name: str) -> Lock | None:
+        """The lock of that name, or None while another process holds it."""
+        descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        return Lock(descriptor)
+
+    def lock_holder(self, name: str) -> int | None:
+        """The process that holds the lock; None when nobody does."""
+        path = self.root / f"{name}.lock"
+        try:
+            with path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return int(file.read() or 0)
+        except FileNotFoundError:
+            return None
+        return None
+
+    def secret(self, path: Path) -> str:
+        """The secret in this file, made on first use, readable by its owner only."""
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o600)
+            return path.read_text().strip()
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_urlsafe(SECRET_BYTES) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return path.read_text().strip()
+
+    def read_json(self, path: Path) -> dict[str, Any]:
+        try:
+            found = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def write_json(self, path: Path, document: dict[str, Any]) -> None:
+        """Whole or not at all: written beside, then renamed."""
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(document, file, indent=1)
+        beside.replace(path)
+
+
+class Lock:
+    """Held until `release` or the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def network_file_system(path: Path, mounts: Iterable[str]) -> str | None:
+    """The type of the network file system that a path is (or would be) on; None when it is local."""
+    target = os.path.realpath(path)
+    best, kind = "", ""
+    for line in mounts:
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].encode().decode("unicode_escape")
+        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):  # a later mount on the same point hides the earlier one
+            best, kind = point, after.split()[0]
+    return kind if kind in NETWORK_FILE_SYSTEMS else None
+
+
+def disk_problem(error: OSError, folder: Path) -> str:
+    """What a person should know when the state folder cannot be written."""
+    what = {
+        errno.ENOSPC: ("its disk is full", "free some space"),
+        errno.EDQUOT: ("your disk quota is used up", "free some space"),
+        errno.EROFS: ("it is read-only", "remount it writable"),
+        errno.EACCES: ("you may not write there", "choose another"),
+    }
+    true, do = what.get(error.errno or 0, (str(error), "repair that"))
+    return f"the state folder {folder} cannot be written: {true}; {do}, or name another with --state"

@@ -1,0 +1,20 @@
+"""What must not be forgotten: jobs, attempts, tasks, events, environments. SQLite, embedded.
+
+Public: `Store`, `open_store`, and the records it hands out. The store knows `model` and nothing of the planner;
+it makes no decision. One thread writes, and commits once for everybody who waits (`writer.py`); a reply to
+"accepted" comes after the commit has reached the disk. Nothing outside this package writes SQL.
+"""
+
+from swell.store.records import AttemptRecord, EventRecord, JobRecord, NewJob, TaskRecord
+from swell.store.store import Changes, Store, open_store
+
+__all__ = [
+    "AttemptRecord",
+    "Changes",
+    "EventRecord",
+    "JobRecord",
+    "NewJob",
+    "Store",
+    "TaskRecord",
+    "open_store",
+]

@@ -1,0 +1,48 @@
+"""Is the schema up to date? If not, bring it there, after a backup."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from sqlalchemy import Engine, inspect
+
+from swell.errors import Rejected
+
+HEAD = "0001"  # the newest file in migrations/versions; a test compares
+VERSIONS = Path(__file__).parent / "migrations"
+
+
+def migrate(engine: Engine) -> None:
+    """Alembic is only imported when there is something to do: it costs 10 MB and a tenth of a second."""
+    found = _version(engine)
+    if found == HEAD:
+        return
+    if found is not None and found > HEAD:
+        raise Rejected(
+            f"the state folder was written by a newer Swell (schema {found}, this one knows {HEAD}); "
+            "use that version, or another state folder (--state)"
+        )
+    path = Path(str(engine.url.database))
+    if found is not None:
+        shutil.copy2(path, path.with_suffix(f".before-{HEAD}"))
+    _upgrade(engine)
+
+
+def _version(engine: Engine) -> str | None:
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").first()
+        return None if row is None else str(row[0])
+
+
+def _upgrade(engine: Engine) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(VERSIONS))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

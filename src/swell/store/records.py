@@ -1,0 +1,152 @@
+"""What does the store hand out and take in?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Row
+
+from swell.model.job import JobId, JobSpec, JobState
+from swell.model.plan import Slot
+from swell.model.reason import Code, Evidence
+from swell.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A submission that has been read and found good."""
+
+    spec: JobSpec
+    owner: str
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    id: JobId
+    version: int
+    name: str
+    owner: str
+    state: JobState
+    reason_code: Code | None  #: None: running or succeeded
+    reason_evidence: Evidence
+    priority: int
+    spec_text: str  #: as stored; `spec` parses it, which a listing of thousands does not need
+    environment: str
+    submitted_at: float
+    started_at: float | None  #: None: no task has begun
+    ended_at: float | None  #: None: has not ended
+    exit_code: int | None  #: None: not ended, or not known
+    cancel_requested_by: str | None  #: None: nobody asked
+    cancel_grace_s: float | None  #: None: as the spec says
+    attempts: int
+    width: int
+    width_min: int
+    width_max: int
+    tasks_total: int
+    tasks_running: int
+    tasks_succeeded: int
+    tasks_failed: int
+    nodes: tuple[str, ...]
+
+    @property
+    def spec(self) -> JobSpec:
+        return JobSpec.from_document(json.loads(self.spec_text))
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    job_id: JobId
+    number: int
+    width: int
+    slots: tuple[Slot, ...]
+    revision: int
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    outcome: str | None  #: None: not ended
+    placements: list[dict[str, Any]]  #: what it was given at its start; kept after the end
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    job_id: JobId
+    attempt: int
+    index: int
+    node: str
+    lane: int
+    started_at: float
+    ended_at: float | None
+    exit_code: int | None
+    cause: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    kind: str
+    job_id: JobId | None = None
+    actor: str = "swell"
+    detail: dict[str, Any] = field(default_factory=dict)
+    at: float = 0.0
+    id: int = 0  #: given by the store
+
+
+def job_record(row: Row[Any]) -> JobRecord:
+    values = dict(row._mapping)
+    values["state"] = JobState(values["state"])
+    values["reason_code"] = None if values["reason_code"] is None else Code(values["reason_code"])
+    values["reason_evidence"] = json.loads(values["reason_evidence"])
+    values["spec_text"] = values.pop("spec")
+    values["nodes"] = tuple(json.loads(values["nodes"]))
+    return JobRecord(**values)
+
+
+def attempt_record(row: Row[Any]) -> AttemptRecord:
+    values = dict(row._mapping)
+    values["slots"] = parse_slots(values["slots"])
+    values["placements"] = json.loads(values["placements"])
+    return AttemptRecord(**values)
+
+
+def task_record(row: Row[Any]) -> TaskRecord:
+    values = dict(row._mapping)
+    values["index"] = values.pop("task_index")
+    return TaskRecord(**values)
+
+
+def event_record(row: Row[Any]) -> EventRecord:
+    values = dict(row._mapping)
+    values["detail"] = json.loads(values["detail"])
+    return EventRecord(**values)
+
+
+def slots_text(slots: tuple[Slot, ...]) -> str:
+    return json.dumps([slot_document(slot) for slot in slots])
+
+
+def slot_document(slot: Slot) -> dict[str, Any]:
+    return {
+        "number": slot.number,
+        "node": slot.node,
+        "cpus_milli": slot.resources.cpus_milli,
+        "memory_mib": slot.resources.memory_mib,
+        "gpus": slot.resources.gpus,
+        "devices": list(slot.devices),
+        "is_draining": slot.is_draining,
+    }
+
+
+def parse_slots(text: str) -> tuple[Slot, ...]:
+    return tuple(
+        Slot(
+            slot["number"],
+            slot["node"],
+            Resources(slot["cpus_milli"], slot["memory_mib"], slot["gpus"]),
+            tuple(slot["devices"]),
+            slot["is_draining"],
+        )
+        for slot in json.loads(text)
+    )

@@ -1,0 +1,419 @@
+"""How is it written down, and how is it read back?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Select,
+    Table,
+    bindparam,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Engine
+
+from swell.errors import Conflict, NotFound
+from swell.model.job import ENDED, JobId, JobState
+from swell.model.reason import Code
+from swell.store import tables
+from swell.store.migrate import migrate
+from swell.store.records import (
+    AttemptRecord,
+    EventRecord,
+    JobRecord,
+    NewJob,
+    TaskRecord,
+    attempt_record,
+    event_record,
+    job_record,
+    slots_text,
+    task_record,
+)
+from swell.store.writer import Writer
+
+ENDED_STATES = [str(state) for state in ENDED]
+EVENTS_PER_READ_MAX = 1000
+CACHE_KIB = 4096  # per connection; the server's memory budget is 150 MB with 10,000 jobs
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one cycle changes, written in one transaction or not at all."""
+
+    jobs: dict[JobId, dict[str, Any]] = field(default_factory=dict)  #: new values of columns
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    tasks: list[TaskRecord] = field(default_factory=list)
+    events: list[EventRecord] = field(default_factory=list)
+    generation: int | None = None  #: None: no action was planned
+
+    def __bool__(self) -> bool:
+        return bool(self.jobs or self.attempts or self.tasks or self.events or self.generation)
+
+    def set_job(self, job: JobId, **values: Any) -> None:
+        self.jobs.setdefault(job, {}).update(values)
+
+
+class Store:
+    """One installation's memory."""
+
+    def __init__(self, writing: Engine, reading: Engine, clock: Callable[[], float]) -> None:
+        self._reading = reading
+        self._clock = clock
+        self._listeners: list[Callable[[], None]] = []
+        self._writer = Writer(writing, self._tell)
+        self.id = self._writer.submit(_identity).result()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Called after every commit, from the writer's thread; it must not block."""
+        self._listeners.append(listener)
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    # -- writing -----------------------------------------------------------------------------------------
+
+    def accept(self, jobs: Sequence[NewJob], *, key: str | None = None, digest: str = "") -> Future[list[JobRecord]]:
+        """Durable before the future is done. The same key again answers with the jobs of the first time."""
+        return self._writer.submit(lambda connection: self._accept(connection, jobs, key, digest))
+
+    def request_cancel(self, job: JobId, *, by: str, grace_s: float | None) -> Future[None]:
+        values = {"cancel_requested_by": by, "cancel_grace_s": grace_s}
+        asked = EventRecord("CancelRequested", job, by, {"grace_s": grace_s})
+        return self.record(Changes(jobs={job: values}, events=[asked]))
+
+    def record(self, changes: Changes) -> Future[None]:
+        return self._writer.submit(lambda connection: self._record(connection, changes))
+
+    def forget(self, jobs: Sequence[JobId], *, by: str) -> Future[None]:
+        """Remove ended jobs with their attempts and tasks; the events stay as the audit trail."""
+        return self._writer.submit(lambda connection: self._forget(connection, jobs, by))
+
+    def forget_events(self, before: float) -> Future[None]:
+        old = delete(tables.event).where(tables.event.c.at < before)
+        old_keys = delete(tables.idempotency).where(tables.idempotency.c.at < before)
+        return self._writer.submit(lambda connection: (connection.execute(old), connection.execute(old_keys))[0])
+
+    def _accept(self, connection: Connection, jobs: Sequence[NewJob], key: str | None, digest: str) -> list[JobRecord]:
+        if key is not None:
+            earlier = _replay(connection, key, digest)
+            if earlier is not None:
+                return earlier
+        now = self._clock()
+        records = [self._insert(connection, job, now) for job in jobs]
+        self._write_events(connection, [_submitted(record) for record in records])
+        if key is not None:
+            ids = json.dumps([record.id for record in records])
+            connection.execute(insert(tables.idempotency).values(key=key, digest=digest, job_ids=ids, at=now))
+        return records
+
+    def _insert(self, connection: Connection, new: NewJob, now: float) -> JobRecord:
+        spec_text = json.dumps(new.spec.to_document())
+        values: dict[str, Any] = {
+            "version": 1,
+            "name": new.spec.name,
+            "owner": new.owner,
+            "state": str(JobState.QUEUED),
+            "reason_code": str(Code.NOT_YET_PLANNED),
+            "reason_evidence": "{}",
+            "priority": new.spec.priority,
+            "spec": spec_text,
+            "environment": _keep_environment(connection, new.environment),
+            "submitted_at": now,
+            "attempts": 0,
+            "width": 0,
+            "width_min": new.spec.width_min,
+            "width_max": new.spec.width_max,
+            "tasks_total": new.spec.tasks_total,
+            "tasks_running": 0,
+            "tasks_succeeded": 0,
+            "tasks_failed": 0,
+            "nodes": "[]",
+        }
+        key = connection.execute(insert(tables.job), values).inserted_primary_key
+        assert key is not None
+        values |= {
+            "id": key[0],
+            "state": JobState.QUEUED,
+            "reason_code": Code.NOT_YET_PLANNED,
+            "reason_evidence": {},
+        }
+        values |= {"spec_text": values.pop("spec"), "nodes": ()}
+        absent = ("started_at", "ended_at", "exit_code", "cancel_requested_by", "cancel_grace_s")
+        values |= dict.fromkeys(absent)
+        return JobRecord(**values)
+
+    def _record(self, connection: Connection, changes: Changes) -> None:
+        for group in _by_columns(changes.jobs):
+            columns = [name for name in group[0] if name != "job"]
+            statement = update(tables.job).where(tables.job.c.id == bindparam("job"))
+            values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns}
+            statement = statement.values(version=tables.job.c.version + 1, **values)
+            connection.execute(statement, [_bound(row) for row in group])
+        _upsert(connection, tables.attempt, [_attempt_row(record) for record in changes.attempts])
+        _upsert(connection, tables.task, [_task_row(record) for record in changes.tasks])
+        self._write_events(connection, changes.events)
+        if changes.generation is not None:
+            _upsert(connection, tables.meta, [{"key": "generation", "value": str(changes.generation)}])
+
+    def _write_events(self, connection: Connection, events: Sequence[EventRecord]) -> None:
+        if events:
+            now = self._clock()
+            rows = [_event_row(record, now) for record in events]
+            connection.execute(insert(tables.event), rows)
+
+    def _forget(self, connection: Connection, jobs: Sequence[JobId], by: str) -> None:
+        for job in jobs:
+            connection.execute(delete(tables.task).where(tables.task.c.job_id == job))
+            connection.execute(delete(tables.attempt).where(tables.attempt.c.job_id == job))
+            connection.execute(delete(tables.job).where(tables.job.c.id == job))
+        self._write_events(connection, [EventRecord("Deleted", job, by) for job in jobs])
+        used = select(tables.job.c.environment).distinct()
+        connection.execute(delete(tables.environment).where(tables.environment.c.hash.not_in(used)))
+
+    # -- reading -----------------------------------------------------------------------------------------
+
+    def job(self, job: JobId) -> JobRecord:
+        found = self._rows(select(tables.job).where(tables.job.c.id == job))
+        if not found:
+            raise NotFound(f"there is no job {job}; `swell ps -a` lists all")
+        return job_record(found[0])
+
+    def jobs_named(self, name: str) -> list[JobRecord]:
+        """Newest first."""
+        named = select(tables.job).where(tables.job.c.name == name).order_by(tables.job.c.id.desc())
+        return [job_record(row) for row in self._rows(named)]
+
+    def names(self, limit: int = 200) -> list[str]:
+        recent = select(tables.job.c.name).order_by(tables.job.c.id.desc()).limit(limit)
+        return sorted({row[0] for row in self._rows(recent)})
+
+    def active(self) -> list[JobRecord]:
+        rows = self._rows(select(tables.job).where(_is_active()).order_by(tables.job.c.id))
+        return [job_record(row) for row in rows]
+
+    def listing(
+        self, *, ended_since: float | None, owner: str | None = None, limit: int | None = None
+    ) -> tuple[list[JobRecord], int]:
+        """Active jobs first, then the ended ones, newest first; and how many there are beyond the limit.
+
+        `ended_since` None: all ended jobs; otherwise those that ended after that moment.
+        """
+        jobs = tables.job.c
+        wanted = _is_active() | (jobs.ended_at >= (ended_since or 0.0))
+        if owner is not None:
+            wanted = wanted & (jobs.owner == owner)
+        ordered = select(tables.job).where(wanted).order_by(jobs.ended_at.is_not(None), jobs.ended_at.desc(), jobs.id)
+        rows = self._rows(ordered if limit is None else ordered.limit(limit))
+        total = len(rows) if limit is None else self._count(wanted)
+        return [job_record(row) for row in rows], total - len(rows)
+
+    def _count(self, condition: Any) -> int:
+        return int(self._rows(select(func.count()).select_from(tables.job).where(condition))[0][0])
+
+    def counts(self) -> dict[str, int]:
+        grouped = select(tables.job.c.state, func.count()).group_by(tables.job.c.state)
+        return {str(row[0]): int(row[1]) for row in self._rows(grouped)}
+
+    def ended_before(self, moment: float, limit: int) -> list[JobId]:
+        old = select(tables.job.c.id).where(tables.job.c.ended_at < moment).order_by(tables.job.c.id).limit(limit)
+        return [row[0] for row in self._rows(old)]
+
+    def attempts(self, job: JobId) -> list[AttemptRecord]:
+        of_job = select(tables.attempt).where(tables.attempt.c.job_id == job).order_by(tables.attempt.c.number)
+        return [attempt_record(row) for row in self._rows(of_job)]
+
+    def open_attempts(self) -> list[AttemptRecord]:
+        still = select(tables.attempt).where(tables.attempt.c.ended_at.is_(None))
+        return [attempt_record(row) for row in self._rows(still)]
+
+    def tasks(self, job: JobId, attempt: int | None = None) -> list[TaskRecord]:
+        of_job = select(tables.task).where(tables.task.c.job_id == job)
+        if attempt is not None:
+            of_job = of_job.where(tables.task.c.attempt == attempt)
+        rows = self._rows(of_job.order_by(tables.task.c.attempt, tables.task.c.task_index))
+        return [task_record(row) for row in rows]
+
+    def task(self, job: JobId, attempt: int, index: int) -> TaskRecord | None:
+        keyed = select(tables.task).where(
+            tables.task.c.job_id == job, tables.task.c.attempt == attempt, tables.task.c.task_index == index
+        )
+        rows = self._rows(keyed)
+        return task_record(rows[0]) if rows else None
+
+    def events(
+        self, *, after: int = 0, job: JobId | None = None, limit: int = EVENTS_PER_READ_MAX
+    ) -> list[EventRecord]:
+        wanted = select(tables.event).where(tables.event.c.id > after).order_by(tables.event.c.id).limit(limit)
+        if job is not None:
+            wanted = wanted.where(tables.event.c.job_id == job)
+        return [event_record(row) for row in self._rows(wanted)]
+
+    def last_event_id(self) -> int:
+        return int(self._rows(select(func.coalesce(func.max(tables.event.c.id), 0)))[0][0])
+
+    def environment(self, digest: str) -> dict[str, str]:
+        rows = self._rows(select(tables.environment.c.body).where(tables.environment.c.hash == digest))
+        if not rows:
+            raise NotFound(f"there is no environment {digest}")
+        found: dict[str, str] = json.loads(rows[0][0])
+        return found
+
+    def generation(self) -> int:
+        rows = self._rows(select(tables.meta.c.value).where(tables.meta.c.key == "generation"))
+        return int(rows[0][0]) if rows else 0
+
+    def _rows(self, statement: Select[Any]) -> Sequence[Any]:
+        with self._reading.connect() as connection:
+            return connection.execute(statement).all()
+
+
+def open_store(path: Path, clock: Callable[[], float]) -> Store:
+    """Open the database, bringing its schema up to date first."""
+    writing = _engine(path, begin="BEGIN IMMEDIATE", pool_size=1)
+    migrate(writing)
+    return Store(writing, _engine(path, begin="BEGIN", pool_size=4), clock)
+
+
+def _engine(path: Path, *, begin: str, pool_size: int) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", pool_size=pool_size, max_overflow=8)
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves: a read that turns into a write would be refused
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        assert mode == "wal", f"SQLite runs in journal mode {mode!r}, not in write-ahead mode"
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA busy_timeout=5000")
+        connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+# -- rows ------------------------------------------------------------------------------------------------------
+
+
+def _identity(connection: Connection) -> str:
+    found = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "store_id")).first()
+    if found is not None:
+        return str(found[0])
+    fresh = uuid.uuid4().hex
+    connection.execute(insert(tables.meta).values(key="store_id", value=fresh))
+    return fresh
+
+
+def _replay(connection: Connection, key: str, digest: str) -> list[JobRecord] | None:
+    earlier = connection.execute(select(tables.idempotency).where(tables.idempotency.c.key == key)).first()
+    if earlier is None:
+        return None
+    if earlier.digest != digest:
+        raise Conflict(
+            f"the idempotency key {key!r} was already used for another submission; use a new key for a new job"
+        )
+    ids = json.loads(earlier.job_ids)
+    rows = connection.execute(select(tables.job).where(tables.job.c.id.in_(ids)).order_by(tables.job.c.id))
+    return [job_record(row) for row in rows]
+
+
+def _keep_environment(connection: Connection, environment: dict[str, str]) -> str:
+    body = json.dumps(environment, sort_keys=True)
+    digest = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
+    known = connection.execute(select(tables.environment.c.hash).where(tables.environment.c.hash == digest)).first()
+    if known is None:
+        connection.execute(insert(tables.environment).values(hash=digest, body=body))
+    return digest
+
+
+def _submitted(record: JobRecord) -> EventRecord:
+    return EventRecord("Submitted", record.id, record.owner, {"name": record.name})
+
+
+def _is_active() -> Any:
+    return tables.job.c.state.not_in(ENDED_STATES)
+
+
+def _by_columns(jobs: dict[JobId, dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for job, values in jobs.items():
+        groups.setdefault(tuple(values), []).append({"job": job, **values})
+    return groups.values()
+
+
+def _bound(row: dict[str, Any]) -> dict[str, Any]:
+    encoded = {
+        name: json.dumps(value) if isinstance(value, dict | list | tuple) else value for name, value in row.items()
+    }
+    return {"job": encoded.pop("job"), **{f"new_{name}": value for name, value in encoded.items()}}
+
+
+def _attempt_row(record: AttemptRecord) -> dict[str, Any]:
+    return {
+        "job_id": record.job_id,
+        "number": record.number,
+        "width": record.width,
+        "slots": slots_text(record.slots),
+        "revision": record.revision,
+        "created_at": record.created_at,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "outcome": record.outcome,
+        "placements": json.dumps(record.placements),
+    }
+
+
+def _task_row(record: TaskRecord) -> dict[str, Any]:
+    return {
+        "job_id": record.job_id,
+        "attempt": record.attempt,
+        "task_index": record.index,
+        "node": record.node,
+        "lane": record.lane,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "exit_code": record.exit_code,
+        "cause": record.cause,
+        "problem": record.problem,
+    }
+
+
+def _event_row(record: EventRecord, now: float) -> dict[str, Any]:
+    detail = json.dumps(record.detail)
+    return {
+        "at": record.at or now,
+        "job_id": record.job_id,
+        "kind": record.kind,
+        "actor": record.actor,
+        "detail": detail,
+    }
+
+
+def _upsert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table)
+    keys = [column.name for column in table.primary_key]
+    others = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=others), rows)

@@ -1,0 +1,108 @@
+"""Which tables are there? The migrations under `migrations/` build exactly these; a test compares."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
+
+metadata = MetaData()
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("version", Integer, nullable=False),  # goes up with every change; readers wait for it
+    Column("name", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("reason_code", String),  # null: running or succeeded
+    Column("reason_evidence", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("environment", String, nullable=False),
+    Column("submitted_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("exit_code", Integer),
+    Column("cancel_requested_by", String),  # null: nobody asked
+    Column("cancel_grace_s", Float),  # null: as the job's spec says
+    Column("attempts", Integer, nullable=False),
+    Column("width", Integer, nullable=False),
+    Column("width_min", Integer, nullable=False),
+    Column("width_max", Integer, nullable=False),
+    Column("tasks_total", Integer, nullable=False),
+    Column("tasks_running", Integer, nullable=False),
+    Column("tasks_succeeded", Integer, nullable=False),
+    Column("tasks_failed", Integer, nullable=False),
+    Column("nodes", Text, nullable=False),
+    Index("job_by_state", "state", "ended_at"),
+    Index("job_by_name", "name"),
+    sqlite_autoincrement=True,  # an id is never used again, also after its job was deleted
+)
+
+attempt = Table(
+    "attempt",
+    metadata,
+    Column("job_id", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("width", Integer, nullable=False),
+    Column("slots", Text, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("ended_at", Float),
+    Column("outcome", String),  # null: not ended
+    Column("placements", Text, nullable=False),
+    PrimaryKeyConstraint("job_id", "number"),
+)
+
+task = Table(
+    "task",
+    metadata,
+    Column("job_id", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("task_index", Integer, nullable=False),
+    Column("node", String, nullable=False),
+    Column("lane", Integer, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("ended_at", Float),
+    Column("exit_code", Integer),
+    Column("cause", String, nullable=False),
+    Column("problem", String, nullable=False),
+    PrimaryKeyConstraint("job_id", "attempt", "task_index"),
+)
+
+event = Table(
+    "event",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False),
+    Column("job_id", Integer),  # null: about the server or a node
+    Column("kind", String, nullable=False),
+    Column("actor", String, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("event_by_job", "job_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+environment = Table(
+    "environment",
+    metadata,
+    Column("hash", String, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("digest", String, nullable=False),
+    Column("job_ids", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", String, nullable=False),
+)

@@ -1,0 +1,40 @@
+"""`python -m swell.worker --state DIR`: the agent as a process. The embedded server starts it; it outlives it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+
+from swell.state import StateFolder
+from swell.worker.agent import Agent
+from swell.worker.devices import Declared, offer
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="swell worker")
+    parser.add_argument("--state", required=True)
+    state = StateFolder.locate(parser.parse_args().state)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    os.umask(0o077)
+    lock = state.lock("worker")
+    if lock is None:
+        print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
+        return 1
+    agent = Agent(state, offer(Declared.parse(state.read_json(state.config))))
+
+    def close(*_: object) -> None:
+        agent.is_closing = True
+        agent.wake()
+
+    signal.signal(signal.SIGTERM, close)
+    signal.signal(signal.SIGINT, close)
+    logging.info("worker %s offers its machine", os.getpid())
+    agent.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""What does the worker do, over and over?
+
+One thread waits for whatever comes first: a keeper that ended (its pidfd), a newer desired set, a deadline. Then
+every run takes a step, and what changed is handed to the reporter. What this worker is responsible for is on disk
+(`launch.json` beside the tasks), so after a crash it goes on at once, server or no server.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from swell.model.cluster import Node
+from swell.model.job import AttemptId
+from swell.model.launch import Launch, RunSeen, TaskSeen
+from swell.state import StateFolder
+from swell.worker.run import Alive, Machine, Run
+from swell.worker.sync import Desired, ServerLink
+
+LOOK_S = 1.0  # how often logs are looked at, and tasks that no event tells of
+LONELY_S = 600.0  # without a server for this long, and with nothing to run, the worker ends
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """This machine's runs."""
+
+    def __init__(self, state: StateFolder, node: Node) -> None:
+        self._state = state
+        self._node = node
+        self._boot_id = BOOT_ID.read_text().strip()
+        self._epoll = select.epoll()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._watched: dict[int, tuple[Run, Alive]] = {}
+        self._runs: dict[AttemptId, Run] = {}
+        self._news: list[TaskSeen] = []
+        self._told: dict[AttemptId, RunSeen] = {}
+        self._unwanted: set[AttemptId] = set()
+        self._next_look = 0.0
+        self._link = ServerLink(state, node, wake=self.wake)
+        self.is_closing = False
+
+    def wake(self) -> None:
+        os.eventfd_write(self._bell, 1)
+
+    def run(self) -> None:
+        store = self._state.tasks / ".store"
+        if store.exists():
+            self._link.store = store.read_text()
+            self._take_up_all()
+        self._link.start()
+        while not self.is_closing and not self._is_lonely():
+            self._turn()
+
+    def _turn(self) -> None:
+        events = self._epoll.poll(self._patience())
+        now = time.monotonic()
+        for descriptor, _ in events:
+            if descriptor == self._bell:
+                os.eventfd_read(self._bell)
+            elif descriptor in self._watched:
+                run, task = self._watched.pop(descriptor)
+                self._epoll.unregister(descriptor)
+                run.keeper_ended(task, now)
+        self._converge(now)
+        for run in self._runs.values():
+            if not run.is_finished:
+                run.step(now)
+        self._look_at_logs(now)
+        self._tell()
+        self._drop_unwanted()
+
+    def _patience(self) -> float:
+        """Until the next deadline, at most; a turn with nothing to do costs nothing."""
+        now = time.monotonic()
+        deadlines = [at for run in self._runs.values() if (at := run.next_deadline()) is not None]
+        if any(run.alive or run.needs_looking for run in self._runs.values()):
+            deadlines.append(self._next_look)
+        return max(0.0, min([*deadlines, now + LONELY_S / 10]) - now)
+
+    def _look_at_logs(self, now: float) -> None:
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_S
+        for run in self._runs.values():
+            for task in run.alive.values():
+                task.log.look()
+
+    def _is_lonely(self) -> bool:
+        silent = time.monotonic() - self._link.heard_at > LONELY_S
+        gone = not self._state.root.exists()
+        return (silent or gone) and not any(run.alive for run in self._runs.values())
+
+    # -- what should run ---------------------------------------------------------------------------------------
+
+    def _converge(self, now: float) -> None:
+        desired, report_all = self._link.take()
+        if report_all:
+            self._told.clear()
+            self._news[:] = [task for run in self._runs.values() for task in run.everything()]
+        if desired is not None:
+            self._apply(desired, now)
+
+    def _apply(self, desired: Desired, now: float) -> None:
+        wanted = {launch.attempt: launch for launch in desired.launches}
+        for attempt, run in list(self._runs.items()):
+            if attempt not in wanted:
+                self._let_go(run, now)
+        for attempt, launch in wanted.items():
+            known = self._runs.get(attempt)
+            if known is None:
+                self._begin(launch, now)
+            elif known.launch != launch:
+                known.change(launch, now)
+                self._write(known.launch, port=_port(self._folder(attempt)))
+
+    def _let_go(self, run: Run, now: float) -> None:
+        """The server no longer wants it: end what lives. Its logs stay until they are erased."""
+        self._unwanted.add(run.launch.attempt)
+        if not run.is_finished and not run.launch.is_stopping:
+            stop = run.launch.stopped(grace_s=run.launch.grace_s, generation=run.launch.generation)
+            run.change(stop, now)
+
+    def _drop_unwanted(self) -> None:
+        for attempt in [attempt for attempt in self._unwanted if self._runs[attempt].is_finished]:
+            del self._runs[attempt]
+            self._told.pop(attempt, None)
+            self._unwanted.discard(attempt)
+            (self._folder(attempt) / "launch.json").unlink(missing_ok=True)
+
+    def _begin(self, launch: Launch, now: float) -> None:
+        store = self._state.tasks / ".store"
+        if not store.exists():
+            store.write_text(self._link.store)
+        folder = self._folder(launch.attempt)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        held = self._state.read_json(folder / "launch.json")
+        port = held["port"] if held else _free_port()
+        if not held:
+            self._write(launch, port=port)
+        self._add(launch, port=port, boot_id=held["boot_id"] if held else self._boot_id, now=now)
+
+    def _add(self, launch: Launch, *, port: int, boot_id: str, now: float) -> None:
+        caller = self._state.read_json(self._state.tasks / ".environments" / launch.environment)
+        machine = Machine(self._link.store, self._boot_id, self._watch, self._news.append)
+        run = Run(machine, launch, self._folder(launch.attempt), caller, port=port)
+        self._runs[launch.attempt] = run
+        run.take_up(boot_id=boot_id, now=now)
+        if launch.is_stopping:
+            run.change(launch, now)
+
+    def _write(self, launch: Launch, *, port: int) -> None:
+        """On disk before anything of it begins: after a power cut this says which boot it belonged to."""
+        folder = self._folder(launch.attempt)
+        document = {"launch": launch.to_document(), "port": port, "boot_id": self._boot_id}
+        if (folder / "launch.json").exists():
+            document["boot_id"] = self._state.read_json(folder / "launch.json")["boot_id"]
+        beside = folder / ".launch.json"
+        with beside.open("w") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(folder / "launch.json")
+
+    def _take_up_all(self) -> None:
+        """Everything an earlier life of this worker was responsible for."""
+        for path in sorted(self._state.tasks.glob("*/launch.json")):
+            held = self._state.read_json(path)
+            if not held:
+                continue
+            launch = Launch.from_document(held["launch"])
+            log.info("taking up attempt %s", launch.attempt)
+            self._add(launch, port=held["port"], boot_id=held["boot_id"], now=time.monotonic())
+
+    def _watch(self, descriptor: int, run: Run, task: Alive) -> None:
+        self._watched[descriptor] = (run, task)
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def _folder(self, attempt: AttemptId) -> Path:
+        return self._state.tasks / str(attempt)
+
+    # -- what was seen -----------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        changed = []
+        for attempt, run in self._runs.items():
+            seen = run.seen()
+            if self._told.get(attempt) != seen:
+                self._told[attempt] = seen
+                changed.append(seen)
+        if self._news or changed:
+            news, self._news[:] = self._news[:], []
+            self._link.tell(news, changed)
+
+
+def _port(folder: Path) -> int:
+    held: dict[str, Any] = json.loads((folder / "launch.json").read_text())
+    return int(held["port"])
+
+
+def _free_port() -> int:
+    """A port nobody listens on now, for the gang's rendezvous."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,92 @@
+"""Which processes belong to a task, and how are they ended?
+
+A task's processes are those in its keeper's session or group, and those that left it but still carry the task's
+mark in their environment. The keeper itself is spared: it ends when the command has, and records its code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+
+
+def marks(store: str, attempt: str, index: int | None = None) -> tuple[bytes, ...]:
+    """What to look for in an environment; without an index: any task of the attempt."""
+    found = (f"SWELL_STORE={store}".encode(), f"SWELL_ATTEMPT={attempt}".encode())
+    return found if index is None else (*found, f"SWELL_TASK_INDEX={index}".encode())
+
+
+def members(keeper: int | None, wanted: tuple[bytes, ...]) -> list[int]:
+    """Every living process of a task but its keeper."""
+    own = os.getpid()
+    return [pid for pid in _pids() if pid not in (keeper, own) and _belongs(pid, keeper, wanted)]
+
+
+def group_is_empty(keeper: int) -> bool:
+    """Is nobody left in the session of a keeper that has ended? Cheap: one system call."""
+    try:
+        os.killpg(keeper, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+def terminate(keeper: int | None, wanted: tuple[bytes, ...]) -> None:
+    """Ask: SIGTERM, and SIGCONT so that a stopped one hears it. The keeper has a trap and stays."""
+    for pid in members(keeper, wanted):
+        _signal(pid, signal.SIGTERM)
+        _signal(pid, signal.SIGCONT)
+
+
+def kill(keeper: int | None, wanted: tuple[bytes, ...]) -> int:
+    """End what is left, and what it forks meanwhile; returns how many were still there."""
+    found = members(keeper, wanted)
+    for pid in found:
+        _signal(pid, signal.SIGKILL)
+    return len(found)
+
+
+def is_keeper(pid: int, wanted: tuple[bytes, ...]) -> bool:
+    """Is this process really our keeper, and not a stranger with a number that was used again?"""
+    return _has_marks(pid, wanted)
+
+
+def _belongs(pid: int, keeper: int | None, wanted: tuple[bytes, ...]) -> bool:
+    state, group, session = _stat(pid)
+    if state in (b"Z", b"X", b""):
+        return False
+    if keeper is not None and keeper in (group, session):
+        return True
+    return _has_marks(pid, wanted)
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())  # noqa: PTH208
+
+
+def _stat(pid: int) -> tuple[bytes, int, int]:
+    """State, process group, session; empty when it is gone. The name may hold anything, so cut after it."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return b"", 0, 0
+    return fields[0], int(fields[2]), int(fields[3])
+
+
+def _has_marks(pid: int, wanted: tuple[bytes, ...]) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
+            variables = file.read().split(b"\0")
+    except OSError:  # gone, or somebody else's
+        return False
+    return all(mark in variables for mark in wanted)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

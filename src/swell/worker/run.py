@@ -1,0 +1,374 @@
+"""How is one launch worked through?
+
+A `Run` is events in, effects out: the agent tells it what ended and what time it is, it starts and ends processes
+through `tasks.py` and `processes.py` and reports what it saw. Lanes bound what runs at once; indices are taken in
+order, so nobody needs to be asked for the next one.
+
+Taking a run up again after a crash is the same code as starting it: every folder that exists is inspected first
+(see the table in `tasks.py`), the rest is begun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from swell.model.launch import (
+    CAUSE_KEEPER,
+    CAUSE_REBOOT,
+    CAUSE_START,
+    CAUSE_STOPPED,
+    CAUSE_TIME_LIMIT,
+    Launch,
+    RunSeen,
+    TaskSeen,
+)
+from swell.model.quantity import IndexSet
+from swell.worker import processes, tasks
+from swell.worker.environment import run_variables, task_variables
+from swell.worker.logs import LogWatch
+from swell.worker.tasks import Found, Status
+
+LEFTOVER_GRACE_S = 5.0  # for what a task left behind when it ended by itself
+KILL_AGAIN_S = 0.1  # a dying group may still fork; look again this soon
+KEEPER_ALONE_S = 5.0  # a keeper with nothing left to wait for has this long to end
+
+
+@dataclass(slots=True)
+class Alive:
+    """A task whose keeper, or something it started, still lives."""
+
+    index: int
+    lane: int
+    pid: int | None  #: of the keeper; None: it has not said yet
+    pidfd: int | None  #: None: the keeper is gone or unknown; the folder is looked at instead
+    started_at: float
+    limit_at: float | None  #: monotonic; None: endless
+    log: LogWatch
+    kill_at: float | None = None  #: monotonic; None: nobody asked it to end
+    alone_since: float | None = None  #: monotonic; the keeper is all that is left
+    has_ended: bool = False  #: its end is reported; what it left behind is being ended
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a run needs to know of where it is."""
+
+    store: str
+    boot_id: str
+    watch: Callable[[int, Run, Alive], None]  #: tell us when this pidfd is ready
+    report: Callable[[TaskSeen], None]
+
+
+class Run:
+    """One launch on this machine."""
+
+    def __init__(self, machine: Machine, launch: Launch, folder: Path, caller: dict[str, str], *, port: int) -> None:
+        self._machine = machine
+        self.launch = launch
+        self._folder = folder
+        self._shared = run_variables(launch, caller, store=machine.store, port=port)
+        self._marks = processes.marks(machine.store, str(launch.attempt))
+        self.alive: dict[int, Alive] = {}
+        self.ended: dict[int, TaskSeen] = {}
+        self._indices = IndexSet.parse(launch.indices)
+        self._left = len(self._indices)
+        self._pending: Iterator[int] = iter(self._indices)
+        self._again: list[int] = []  #: claimed by an earlier life of ours, never begun
+        self._sweep_kill_at: float | None = None  #: monotonic; None: no leftovers seen
+        self.is_finished = False
+
+    # -- taking up what is there -----------------------------------------------------------------------------
+
+    def take_up(self, *, boot_id: str, now: float) -> None:
+        """Look at every folder an earlier life of ours has left."""
+        names = sorted(int(name) for name in os.listdir(self._folder) if name.isdigit())  # noqa: PTH208
+        for index in names:
+            self._left -= 1
+            self._take_up_task(index, tasks.inspect(self._folder / str(index)), boot_id=boot_id, now=now)
+        is_old = boot_id != self._machine.boot_id
+        if is_old and not self.launch.is_array:
+            # The disk may have lost the last names before the power went; a gang is not begun in doubt.
+            for index in self._indices:
+                if index not in self.ended:
+                    self._lost_to_reboot(index, Found(Status.NEVER_BEGUN))
+            self._left = 0
+        known = {*names, *self.ended}
+        self._pending = (index for index in self._indices if index not in known)
+
+    def _take_up_task(self, index: int, found: Found, *, boot_id: str, now: float) -> None:
+        if found.status is Status.ENDED and found.code is not None:
+            self._note_end(index, found)
+        elif boot_id != self._machine.boot_id:
+            self._lost_to_reboot(index, found)
+        elif found.status is Status.ENDED:
+            self._note_end(index, found)
+        elif found.status is Status.ALIVE:
+            self._adopt(index, found, now)
+        else:
+            self._again.append(index)
+            self._left += 1
+
+    def _lost_to_reboot(self, index: int, found: Found) -> None:
+        at = time.time()
+        self._report_end(index, found.lane, found.begun_at or at, at, None, CAUSE_REBOOT)
+
+    def _adopt(self, index: int, found: Found, now: float) -> None:
+        ran_s = max(0.0, time.time() - found.begun_at) if found.begun_at else 0.0
+        task = self._alive(index, found.lane, found.pid, time.time() - ran_s, now - ran_s)
+        self._watch(task)
+        if found.cause:
+            task.kill_at = now + self.launch.grace_s
+        self._report_begun(task)
+
+    # -- beginning -------------------------------------------------------------------------------------------
+
+    def step(self, now: float) -> None:
+        """Begin what there is a lane for; see to limits, ends and leftovers."""
+        if not self.launch.is_stopping:
+            self._begin_tasks(now)
+        for task in list(self.alive.values()):
+            self._tend(task, now)
+        if not self.alive and self.left == 0 and not self.is_finished:
+            self._sweep(now)
+
+    def _begin_tasks(self, now: float) -> None:
+        free = self._free_lanes()
+        while free and self._left > 0:
+            index = self._again.pop() if self._again else next(self._pending)
+            lane = free.pop(0) if self.launch.is_array else self._lane_of_rank(index, free)
+            self._left -= 1
+            self._begin(index, lane, now)
+
+    def _lane_of_rank(self, rank: int, free: list[int]) -> int:
+        free.remove(rank)
+        return rank
+
+    def _free_lanes(self) -> list[int]:
+        used = {task.lane for task in self.alive.values()}
+        return [lane.number for lane in self.launch.lanes if lane.number not in used]
+
+    def _begin(self, index: int, lane: int, now: float) -> None:
+        folder = self._folder / str(index)
+        tasks.claim(folder)  # a claim that stands is our own: inspected, and never begun
+        numbers = [one.number for one in self.launch.lanes]
+        devices = next(one.devices for one in self.launch.lanes if one.number == lane)
+        env = task_variables(
+            self._shared,
+            index=index,
+            is_array=self.launch.is_array,
+            local_rank=numbers.index(lane),
+            devices=devices,
+        )
+        try:
+            launch = self.launch
+            pid = tasks.spawn(str(folder), lane, launch.command, launch.workdir, launch.umask, env)
+        except (OSError, ValueError) as error:
+            at = time.time()
+            self._report_end(index, lane, at, at, 125, CAUSE_START, str(error))
+            return
+        task = self._alive(index, lane, pid, time.time(), now)
+        task.pidfd = os.pidfd_open(pid)
+        self._machine.watch(task.pidfd, self, task)
+        self._report_begun(task)
+
+    def _alive(self, index: int, lane: int, pid: int | None, started_at: float, started: float) -> Alive:
+        limit = self.launch.time_limit_s
+        limit_at = None if limit is None else started + limit
+        task = Alive(index, lane, pid, None, started_at, limit_at, LogWatch(self._folder / str(index)))
+        self.alive[index] = task
+        return task
+
+    def _watch(self, task: Alive) -> None:
+        """A pidfd for an adopted keeper, if that process is really ours."""
+        if task.pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(task.pid)
+            if processes.is_keeper(task.pid, self._marks):
+                task.pidfd = pidfd
+                self._machine.watch(pidfd, self, task)
+            else:
+                os.close(pidfd)
+
+    # -- ending ----------------------------------------------------------------------------------------------
+
+    def keeper_ended(self, task: Alive, now: float) -> None:
+        """The keeper is gone: what did it say?"""
+        assert task.pid is not None
+        code = _reap(task.pid)
+        self._close(task)
+        if code is None or code == 125 or task.kill_at is not None:
+            found = tasks.inspect(self._folder / str(task.index))
+            if found.status is Status.ALIVE:  # the keeper was killed, what it started lives on
+                return
+            if found.status is Status.NEVER_BEGUN:
+                found = Found(Status.ENDED, task.pid, task.lane, task.started_at, time.time(), code or 125, "begun")
+            self._note_end(task.index, found, task)
+        else:
+            self._report_end(task.index, task.lane, task.started_at, time.time(), code)
+        self._see_to_leftovers(task, now)
+
+    def _see_to_leftovers(self, task: Alive, now: float) -> None:
+        assert task.pid is not None
+        if processes.group_is_empty(task.pid):
+            del self.alive[task.index]
+            return
+        task.has_ended = True
+        if task.kill_at is None:
+            processes.terminate(task.pid, processes.marks(self._machine.store, str(self.launch.attempt), task.index))
+            task.kill_at = now + min(self.launch.grace_s, LEFTOVER_GRACE_S)
+
+    def _tend(self, task: Alive, now: float) -> None:
+        if task.has_ended and task.pid is not None and processes.group_is_empty(task.pid):
+            del self.alive[task.index]
+            return
+        if task.pidfd is None and not task.has_ended:
+            self._look_at_folder(task)
+            if task.index not in self.alive:
+                return
+        if task.limit_at is not None and task.kill_at is None and now >= task.limit_at:
+            self._ask_to_end(task, CAUSE_TIME_LIMIT, now + self.launch.grace_s)
+        if task.kill_at is not None and now >= task.kill_at:
+            self._kill(task, now)
+
+    def _look_at_folder(self, task: Alive) -> None:
+        found = tasks.inspect(self._folder / str(task.index))
+        if found.status is Status.ENDED:
+            self._note_end(task.index, found, task)
+            del self.alive[task.index]
+        elif found.status is Status.NEVER_BEGUN:  # it died before it began: nothing of the command ever ran
+            del self.alive[task.index]
+            self._again.append(task.index)
+            self._left += 1
+        elif task.pid is None and found.pid is not None:
+            task.pid, task.lane = found.pid, found.lane
+            self._watch(task)
+
+    def _ask_to_end(self, task: Alive, cause: str, kill_at: float) -> None:
+        tasks.note_cause(self._folder / str(task.index), cause)
+        task.kill_at = kill_at
+        processes.terminate(task.pid, processes.marks(self._machine.store, str(self.launch.attempt), task.index))
+
+    def _kill(self, task: Alive, now: float) -> None:
+        wanted = processes.marks(self._machine.store, str(self.launch.attempt), task.index)
+        still_there = processes.kill(task.pid, wanted)
+        task.kill_at = now + KILL_AGAIN_S
+        if still_there or task.pidfd is None:
+            task.alone_since = None
+        elif task.alone_since is None:
+            task.alone_since = now
+        elif now - task.alone_since > KEEPER_ALONE_S and task.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(task.pid, signal.SIGKILL)
+
+    def _sweep(self, now: float) -> None:
+        """Nothing of the attempt may stay behind, wherever it went."""
+        if not processes.members(None, self._marks):
+            self.is_finished = True
+        elif self._sweep_kill_at is None:
+            processes.terminate(None, self._marks)
+            self._sweep_kill_at = now + min(self.launch.grace_s, LEFTOVER_GRACE_S)
+        elif now >= self._sweep_kill_at:
+            processes.kill(None, self._marks)
+            self._sweep_kill_at = now + KILL_AGAIN_S
+
+    def _close(self, task: Alive) -> None:
+        if task.pidfd is not None:
+            os.close(task.pidfd)
+            task.pidfd = None
+
+    # -- what the server wants now -----------------------------------------------------------------------------
+
+    def change(self, launch: Launch, now: float) -> None:
+        """Other lanes, or an end. A lane that is gone ends with its task."""
+        was_stopping, self.launch = self.launch.is_stopping, launch
+        if not launch.is_stopping:
+            return
+        self._left, self._again = 0, []
+        for task in self.alive.values():
+            kill_at = now + launch.grace_s
+            if not was_stopping and task.kill_at is None:
+                self._ask_to_end(task, CAUSE_STOPPED, kill_at)
+            elif task.kill_at is not None:
+                task.kill_at = min(task.kill_at, kill_at)
+
+    # -- what is seen ------------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> int:
+        return self._left
+
+    def next_deadline(self) -> float | None:
+        """When `step` has something to do without an event; None: events suffice."""
+        times = [at for task in self.alive.values() for at in (task.kill_at, task.limit_at) if at is not None]
+        if self._sweep_kill_at is not None and not self.is_finished:
+            times.append(self._sweep_kill_at)
+        return min(times, default=None)
+
+    @property
+    def needs_looking(self) -> bool:
+        """Is there a task that no event will tell of?"""
+        unsure = any(task.pidfd is None for task in self.alive.values())
+        return unsure or (not self.is_finished and not self.alive and self._left == 0)
+
+    def seen(self) -> RunSeen:
+        lanes = tuple(sorted(task.lane for task in self.alive.values()))
+        return RunSeen(self.launch.attempt, self.launch.node, self.launch.revision, lanes, self._left, self.is_finished)
+
+    def everything(self) -> list[TaskSeen]:
+        alive = [self._begun(task) for task in self.alive.values() if not task.has_ended]
+        return [*self.ended.values(), *alive]
+
+    def _begun(self, task: Alive) -> TaskSeen:
+        return TaskSeen(self.launch.attempt, task.index, self.launch.node, task.lane, task.started_at)
+
+    def _report_begun(self, task: Alive) -> None:
+        self._machine.report(self._begun(task))
+
+    def _note_end(self, index: int, found: Found, task: Alive | None = None) -> None:
+        cause, problem = found.cause, ""
+        if found.note == "workdir":
+            cause, problem = (
+                CAUSE_START,
+                f"the folder {self.launch.workdir} cannot be entered; it must exist here",
+            )
+        elif found.note == "begun":
+            cause, problem = (
+                CAUSE_START,
+                "its folder under the state folder could not be written (disk full?)",
+            )
+        elif found.code is None and not cause:
+            cause = CAUSE_KEEPER
+        started_at = found.begun_at or (task.started_at if task else time.time())
+        lane = task.lane if task else found.lane
+        self._report_end(index, lane, started_at, found.ended_at or time.time(), found.code, cause, problem)
+
+    def _report_end(
+        self,
+        index: int,
+        lane: int,
+        started_at: float,
+        ended_at: float,
+        code: int | None,
+        cause: str = "",
+        problem: str = "",
+    ) -> None:
+        ended_at = max(started_at, ended_at)
+        seen = TaskSeen(self.launch.attempt, index, self.launch.node, lane, started_at, ended_at, code, cause, problem)
+        self.ended[index] = seen
+        self._machine.report(seen)
+
+
+def _reap(pid: int) -> int | None:
+    """The keeper's own exit code if it was our child and ended by itself; None: look into the folder."""
+    try:
+        _, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None

@@ -1,0 +1,197 @@
+"""What does a person mean by '8GiB', '1..4', '2h' or '0-99%8'?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from swell.model.quantity import (
+    BadQuantity,
+    IndexSet,
+    parse_array,
+    parse_cpus,
+    parse_duration,
+    parse_memory,
+    parse_range,
+)
+from swell.model.resources import Resources
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [("2", 2000), (2, 2000), ("0.5", 500), (0.1, 100), ("500m", 500), ("1.5", 1500), ("0", 0), (" 4 ", 4000)],
+)
+def test_cpus_are_thousandths(text: object, milli: int):
+    assert parse_cpus(text) == milli
+
+
+@pytest.mark.parametrize("text", ["", "many", "-1", "nan", "inf", "0.0001", "0.5m", "1e99", "2 cpus", None])
+def test_what_is_no_number_of_cpus(text: object):
+    with pytest.raises(BadQuantity, match="is not a number of CPUs; write 2"):
+        parse_cpus(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("8GiB", 8192),
+        ("8Gi", 8192),
+        ("8gib", 8192),
+        ("512MiB", 512),
+        ("1.5TiB", 1572864),
+        ("1GB", 954),
+        ("1G", 954),
+        ("1KiB", 1),
+        ("1048577", 2),
+        (1048576, 1),
+        ("0", 0),
+    ],
+)
+def test_memory_is_whole_mebibytes_rounded_up(text: object, mib: int):
+    assert parse_memory(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1GiB", "8 GiB RAM", "8PiB", "1,5GiB", "GiB", "iB", None])
+def test_what_is_no_amount_of_memory(text: object):
+    with pytest.raises(BadQuantity, match="is not an amount of memory; write 512MiB"):
+        parse_memory(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        (90, 90),
+        ("90s", 90),
+        ("0.5s", 0.5),
+        ("30m", 1800),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1d", 86400),
+        ("1w", 604800),
+        ("1:30", 90),
+        ("01:30:00", 5400),
+        ("1-12:00:00", 129600),
+        ("1-12:30", 131400),
+    ],
+)
+def test_durations_are_seconds(text: object, seconds: float):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0", "0s", "-5m", "1h 30m", "30mm", "1y", "1:2:3:4", "nan", None])
+def test_what_is_no_duration(text: object):
+    with pytest.raises(BadQuantity, match="is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 400 + "w", "101w5200w1w", "99999999-00:00:00"])
+def test_a_duration_of_more_than_a_hundred_years_is_refused(text: str):
+    """400 digits became infinity, which is not JSON."""
+    with pytest.raises(BadQuantity, match="is longer than a hundred years"):
+        parse_duration(text)
+
+
+def test_more_memory_than_any_machine_has_is_refused():
+    with pytest.raises(BadQuantity, match="is more memory than any machine has"):
+        parse_memory("1025TiB")
+
+
+@pytest.mark.parametrize(("text", "span"), [("4", (4, 4)), (4, (4, 4)), ("1..4", (1, 4)), ("0", (0, 0))])
+def test_ranges(text: object, span: tuple[int, int]):
+    assert parse_range(text) == span
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("1-4", "is neither a count nor a range; write 2 or 1..4"),
+        ("1..", "is neither a count nor a range; write 2 or 1..4"),
+        ("-1", "is neither a count nor a range; write 2 or 1..4"),
+        ("4..1", "the maximum 1 is below the minimum 4; write 1..4"),
+        ("1..200000", "200000 is more than any job may have (100000)"),
+    ],
+)
+def test_what_is_no_range(text: object, problem: str):
+    with pytest.raises(BadQuantity) as refusal:
+        parse_range(text)
+    assert problem in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "indices", "at_once"),
+    [
+        ("0-3", [0, 1, 2, 3], 4),
+        ("0-99%8", [*range(100)], 8),
+        ("0-3%9", [0, 1, 2, 3], 4),
+        ("5", [5], 1),
+        ("1,3,5-6", [1, 3, 5, 6], 4),
+        ("0-10:5", [0, 5, 10], 3),
+        ("0-9:4%2", [0, 4, 8], 2),
+    ],
+)
+def test_arrays(text: str, indices: list[int], at_once: int):
+    found, width = parse_array(text)
+    assert (list(found), len(found), width) == (indices, len(indices), at_once)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is not an array; write 0-99"),
+        ("a-b", "is not an array; write 0-99"),
+        ("-1-5", "is not an array; write 0-99"),
+        ("1,,2", "is not an array; write 0-99"),
+        ("9-0", "the last index 0 is below the first 9; write 0-9"),
+        ("0-9:0", "the step must be 1 or more"),
+        ("0-9%0", "after % comes how many may run at once, 1 or more"),
+        ("0-9%", "after % comes how many may run at once, 1 or more"),
+        ("0-9%2%3", "after % comes how many may run at once, 1 or more"),
+        ("0-5,5-9", "names an index twice; every index may appear once"),
+        ("0-1000000", "has 1000001 tasks; at most 1000000: split it"),
+    ],
+)
+def test_what_is_no_array(text: str, problem: str):
+    with pytest.raises(BadQuantity) as refusal:
+        parse_array(text)
+    assert problem in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["0-99", "5", "1,3,5-6", "0-10:5", "0-8:4,9"])
+def test_an_index_set_is_written_as_it_was_read(text: str):
+    assert str(parse_array(text)[0]) == text
+
+
+def test_an_array_of_a_million_is_one_run():
+    indices, _ = parse_array("0-999999")
+    assert (indices, len(indices)) == (IndexSet(((0, 999999, 1),)), 1_000_000)
+    assert 999_999 in indices
+    assert 1_000_000 not in indices
+
+
+@pytest.mark.parametrize("parse", [parse_cpus, parse_memory, parse_duration, parse_range, parse_array])
+@pytest.mark.parametrize("text", ["9" * 400, "٣", "1\n", "\x00", "½", "1e400", "0x10", "1_000"])
+def test_hostile_text_is_refused_or_read_but_never_breaks(parse: Callable[[object], object], text: str):
+    with contextlib.suppress(BadQuantity):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("resources", "text"),
+    [
+        (Resources(1000), "1 CPU"),
+        (Resources(500, 512, 1), "0.5 CPUs, 512 MiB, 1 GPU"),
+        (Resources(2000, 8192, 4), "2 CPUs, 8 GiB, 4 GPUs"),
+        (Resources(0, 1536), "0 CPUs, 1.5 GiB"),
+    ],
+)
+def test_resources_are_told_in_words(resources: Resources, text: str):
+    assert str(resources) == text
+
+
+def test_a_demand_for_nothing_fits_anywhere_even_where_too_much_was_promised():
+    assert Resources().fits_in(Resources(-1, -1, -1))
+    assert not Resources(cpus_milli=1).fits_in(Resources(-1, 5, 5))
+    assert Resources(cpus_milli=1).fits_in(Resources(5, -1, -1))

@@ -1,0 +1,283 @@
+"""What is a person told, and is it true?"""
+
+from __future__ import annotations
+
+import pytest
+
+from swell.model.job import JobState
+from swell.model.plan import Snapshot, Verdict
+from swell.model.reason import Code, Evidence, Reason
+from swell.model.resources import Resources
+from swell.planner import explain, make_plan
+from swell.planner.explain import _RECORDED, _WAITING, explain_record, is_waiting_code
+
+from .world import array, node, queued, running, world
+
+
+def why(snapshot: Snapshot, job: int) -> Reason:
+    """The reason the plan gives."""
+    return explain(snapshot, snapshot.jobs_by_id[job], make_plan(snapshot).verdicts[job])
+
+
+def wants(cpus: float = 1.0, memory_mib: int = 0, gpus: int = 0, tasks: int = 1) -> Evidence:
+    return {"wants_tasks": tasks, "wants_cpus": cpus, "wants_memory_mib": memory_mib, "wants_gpus": gpus}
+
+
+def largest(kind: str, cpus: float, memory_mib: int, gpus: int = 0) -> Evidence:
+    prefix = f"largest_{kind}"
+    return {f"{prefix}_cpus": cpus, f"{prefix}_memory_mib": memory_mib, f"{prefix}_gpus": gpus}
+
+
+GIB = 1024
+
+
+# -- every code ----------------------------------------------------------------------------------------------
+
+
+def test_every_code_has_words():
+    assert _WAITING.keys() | _RECORDED.keys() == set(Code)
+
+
+def test_only_a_silent_worker_can_be_both_a_present_and_a_recorded_reason():
+    assert _WAITING.keys() & _RECORDED.keys() == {Code.WORKER_UNREACHABLE}
+
+
+@pytest.mark.parametrize("code", _WAITING)
+@pytest.mark.parametrize("nodes", [(), (node("a"),), (node("a"), node("b", is_reachable=False))])
+def test_every_waiting_code_says_what_is_true_and_what_to_do_whatever_the_world_looks_like(
+    code: Code, nodes: tuple[object, ...]
+):
+    snapshot = world(*nodes, queued(1, gpus=1), array(2))  # type: ignore[arg-type]
+    for job in snapshot.jobs:
+        reason = explain(snapshot, job, Verdict(code, behind=7))
+        assert reason.code is code
+        assert reason.message
+        assert reason.next
+        assert set(reason.to_document()) == {"code", "message", "evidence", "next"}
+
+
+@pytest.mark.parametrize("code", _RECORDED)
+def test_every_recorded_code_has_words_even_without_evidence(code: Code):
+    reason = explain_record(code, {})
+    assert (reason.code, reason.evidence) == (code, {})
+    assert reason.message
+    assert reason.next
+
+
+def test_a_code_is_worked_out_anew_only_while_the_job_waits():
+    assert is_waiting_code(Code.WORKER_UNREACHABLE, JobState.QUEUED)
+    assert not is_waiting_code(Code.WORKER_UNREACHABLE, JobState.RUNNING)
+    assert not is_waiting_code(Code.CANCELLED, JobState.CANCELLED)
+
+
+# -- cannot run here -----------------------------------------------------------------------------------------
+
+
+def test_too_large_for_this_machine():
+    now = world(node("a", cpus=8, memory_gib=16, gpus=4), queued(1, cpus=2, memory_gib=32, gpus=8))
+    assert why(now, 1) == Reason(
+        Code.CANNOT_RUN_HERE,
+        "it wants 2 CPUs, 32 GiB, 8 GPUs, but this machine has 8 CPUs, 16 GiB, 4 GPUs; waiting will not help",
+        {
+            **wants(2.0, 32 * GIB, 8),
+            **largest("free", 8.0, 16 * GIB, 4),
+            **largest("node", 8.0, 16 * GIB, 4),
+            "nodes": 1,
+        },
+        "cancel it and submit it again with --gpus 4 --memory 16384MiB or less, or add a machine",
+    )
+
+
+def test_the_machine_that_comes_nearest_is_the_one_that_is_named():
+    """The one with most GPUs was named to a job that wants none."""
+    now = world(node("a", cpus=8, gpus=4), node("b", cpus=64), queued(1, cpus=100))
+    reason = why(now, 1)
+    assert reason.message == (
+        "it wants 100 CPUs, but the node that comes nearest has 64 CPUs, 256 GiB; waiting will not help"
+    )
+    assert reason.next == "cancel it and submit it again with --cpus 64 or less, or add a machine"
+
+
+def test_too_many_tasks_for_all_machines_together():
+    """It was told to take what the largest node holds, though gangs may spread."""
+    now = world(node("a", gpus=4), node("b", gpus=4), queued(1, gpus=1, tasks=10))
+    reason = why(now, 1)
+    assert reason.message == (
+        "it wants 10 tasks of 1 CPU, 1 GPU, all at once, but 8 tasks fit on all nodes together; waiting will not help"
+    )
+    assert reason.next == "cancel it and submit it again with --tasks 8 or less, or add a machine"
+
+
+def test_roles_that_do_not_fit_together():
+    now = world(node("a", cpus=4), queued(1, cpus=3, extra=(Resources(2000), 2)))
+    reason = why(now, 1)
+    assert reason.message == (
+        "it wants 1 task of 3 CPUs and 2 tasks of 2 CPUs, all at once, "
+        "but they do not all fit on this machine; waiting will not help"
+    )
+    assert reason.next == "cancel it and submit it again with fewer or smaller tasks, or add a machine"
+
+
+def test_an_array_is_told_about_one_task():
+    reason = why(world(node("a", cpus=4), array(1, gpus=1)), 1)
+    assert reason.message == (
+        "it wants 1 CPU, 1 GPU for each task, but this machine has 4 CPUs, 256 GiB; waiting will not help"
+    )
+    assert reason.next == "cancel it and submit it again with --gpus 0 or less, or add a machine"
+
+
+# -- waiting -------------------------------------------------------------------------------------------------
+
+
+def test_waiting_for_room_on_this_machine():
+    now = world(node("a", cpus=4, memory_gib=8), running(1, on="a", cpus=3, time="10m"), queued(2, cpus=2), now=60.0)
+    assert why(now, 2) == Reason(
+        Code.WAITING_FOR_ROOM,
+        "it wants 2 CPUs; free here is 1 CPU, 8 GiB; the rest is held by job 1",
+        {**wants(2.0), **largest("free", 1.0, 8 * GIB), "nodes": 1, "held_by": [1], "behind": None},
+        "nothing to do: by their time limits all of them have ended in 540 s",
+    )
+
+
+def test_waiting_for_room_behind_others_on_several_machines():
+    holders = [running(n, on="a", cpus=1) for n in range(1, 8)]
+    now = world(node("a", cpus=8), node("b", cpus=1), *holders, queued(8, cpus=2, tasks=2), queued(9, cpus=2))
+    reason = why(now, 9)
+    assert reason.message == (
+        "it wants 2 CPUs; the most that is free on one node is 1 CPU, 256 GiB; "
+        "the rest is held by jobs 1, 2, 3, 4, 5 and 2 more; job 8 is served before it"
+    )
+    assert (reason.evidence["held_by"], reason.evidence["behind"]) == ([1, 2, 3, 4, 5], 8)
+    assert reason.next == (
+        "nothing to do: it starts when enough of them end (some have no time limit: nobody can say when)"
+    )
+
+
+def test_the_room_of_a_machine_that_does_not_answer_is_not_called_free():
+    now = world(node("a", cpus=2), node("b", cpus=1, is_reachable=False), running(1, on="a"), queued(2, cpus=2))
+    assert why(now, 2).message == (
+        "it wants 2 CPUs; the most that is free on one node is 1 CPU, 256 GiB; the rest is held by job 1"
+    )
+
+
+def test_an_elastic_job_is_told_about_its_least_width():
+    now = world(node("a", gpus=2), running(1, on="a", gpus=1), queued(2, gpus="2..4"))
+    assert why(now, 2).message == (
+        "it wants at least 1 CPU, 2 GPUs; free here is 63 CPUs, 256 GiB, 1 GPU; the rest is held by job 1"
+    )
+
+
+def test_waiting_in_line():
+    now = world(node("a", cpus=4, memory_gib=8), running(1, on="a", cpus=2, time="10m"), queued(2, cpus=4), queued(3))
+    assert why(now, 3) == Reason(
+        Code.WAITING_IN_LINE,
+        "it wants 1 CPU, which is free, but job 2 stands before it "
+        "and would have to wait longer if this one started first",
+        {**wants(), **largest("free", 2.0, 8 * GIB), "nodes": 1, "behind": 2},
+        "give it a time limit (--time): a job that is sure to end in time may go first",
+    )
+
+
+def test_one_with_a_limit_is_not_told_to_give_one():
+    now = world(node("a", cpus=4), running(1, on="a", cpus=2, time="10m"), queued(2, cpus=4), queued(3, time="1h"))
+    assert why(now, 3).next == "nothing to do: its turn comes"
+
+
+def test_in_line_names_the_one_that_would_be_delayed():
+    """Job 4 would delay job 3 and not job 2, which waits for a slot on the other machine."""
+    now = world(
+        node("a", cpus=1, gpus=1),
+        node("b", cpus=4),
+        array(1, on="a", gpus=1, slots=1),
+        running(9, on="b", cpus=2, time="10m"),
+        queued(2, gpus=1, priority=2),
+        queued(3, cpus=4, priority=1),
+        queued(4, cpus=2, priority=1),
+    )
+    assert (why(now, 4).code, why(now, 4).evidence["behind"]) == (Code.WAITING_IN_LINE, 3)
+
+
+def test_no_worker():
+    assert why(world(queued(1)), 1) == Reason(
+        Code.NO_WORKER,
+        "no machine has offered itself yet; the worker is probably still starting",
+        {"nodes": 0},
+        "wait a moment; if it lasts, look at worker.log in the state folder",
+    )
+
+
+def test_only_where_no_worker_answers():
+    now = world(node("a", cpus=1), node("b", is_reachable=False), node("c", is_reachable=False), queued(1, cpus=2))
+    assert why(now, 1) == Reason(
+        Code.WORKER_UNREACHABLE,
+        "it wants 2 CPUs, which only fits where no worker answers: b, c",
+        {"unreachable_nodes": ["b", "c"]},
+        "bring that worker back; see worker.log",
+    )
+
+
+def test_held():
+    now = world(node("a"), queued(5))
+    assert explain(now, now.jobs[0], Verdict(Code.HELD)) == Reason(
+        Code.HELD, "somebody asked that it wait", {}, "swell release 5"
+    )
+
+
+# -- recorded ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "evidence", "message", "following"),
+    [
+        (
+            Code.CANCELLED,
+            {"by": "ada"},
+            "cancelled by ada",
+            "nothing to do; submit it again to run it",
+        ),
+        (
+            Code.TIME_LIMIT,
+            {"limit_s": 3600.0},
+            "it ran longer than its time limit of 3600 s and was stopped",
+            "give it more time (--time)",
+        ),
+        (
+            Code.START_FAILED,
+            {"rank": 2, "problem": "no such folder: /data"},
+            "task 2 could not be started: no such folder: /data",
+            "correct that and submit it again",
+        ),
+        (
+            Code.TASK_FAILED,
+            {"job": 7, "rank": 3, "exit_code": 137, "failed": 1},
+            "task 3 ended with exit code 137 (SIGKILL)",
+            "swell logs --rank 3 7",
+        ),
+        (
+            Code.TASK_FAILED,
+            {"job": 7, "rank": 3, "exit_code": 127, "failed": 12},
+            "12 tasks, first task 3, ended with exit code 127 (the command was not found)",
+            "swell logs --rank 3 7",
+        ),
+        (
+            Code.TASK_FAILED,
+            {"job": 7, "rank": 0, "exit_code": 1, "failed": 1},
+            "task 0 ended with exit code 1",
+            "swell logs --rank 0 7",
+        ),
+        (
+            Code.STOPPING,
+            {"cause": "cancelled by ada", "grace_s": 30.0},
+            "it is being stopped (cancelled by ada); its processes have 30 s to end by themselves",
+            "wait",
+        ),
+        (
+            Code.WORKER_UNREACHABLE,
+            {"node": "b", "silent_s": 75},
+            "its machine b has not been heard of for 75 s; it may still run",
+            "start the worker there again; it takes up what runs",
+        ),
+    ],
+)
+def test_recorded_reasons(code: Code, evidence: Evidence, message: str, following: str):
+    assert explain_record(code, evidence) == Reason(code, message, evidence, following)

@@ -1,0 +1,211 @@
+"""The invariants of the design, over random clusters, random jobs and the time that passes.
+
+`HYPOTHESIS_PROFILE=soak pytest --timeout=0 tests/planner/test_properties.py` looks much longer; a failure
+prints the line that repeats it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swell.model.cluster import Node
+from swell.model.job import JobState
+from swell.model.plan import JobView, Plan, Snapshot, Start
+from swell.model.reason import Code
+from swell.model.resources import Resources
+from swell.planner import check_plan, make_plan
+
+from .simulation import Simulation, Story, applied
+from .stories import punctual_stories, stories
+
+
+def played(story: Story) -> Iterator[tuple[Simulation, Snapshot, Plan]]:
+    """Every moment of the story, after its plan was made and before it is carried out."""
+    simulation = Simulation(story)
+    for _ in range(steps_max(story)):
+        snapshot = simulation.snapshot()
+        plan = make_plan(snapshot)
+        yield simulation, snapshot, plan
+        simulation.apply(plan)
+        if not simulation.advance():
+            return
+    raise AssertionError(f"still going on after {steps_max(story)} steps: somebody starves")
+
+
+def steps_max(story: Story) -> int:
+    return 50 + 20 * (story.tasks + len(story.arrivals) + len(story.outages))
+
+
+# -- a second way to count, that shares nothing with the planner ---------------------------------------------
+
+
+def copies(task: Resources, free: Resources) -> int:
+    pairs = ((task.cpus_milli, free.cpus_milli), (task.memory_mib, free.memory_mib), (task.gpus, free.gpus))
+    return min((max(there, 0) // want for want, there in pairs if want), default=10**9)
+
+
+def fits(job: JobView, free: dict[str, Resources]) -> bool:
+    """Exact for equal tasks, which is all that the stories of these properties have."""
+    ((task, count),) = job.shape.tasks_at(1 if job.shape.is_array else job.shape.width_min)
+    return sum(copies(task, room) for room in free.values()) >= count
+
+
+def capacity(nodes: tuple[Node, ...]) -> dict[str, Resources]:
+    return {node.id: node.capacity for node in nodes}
+
+
+def left_over(snapshot: Snapshot, *, without: frozenset[int] = frozenset()) -> dict[str, Resources]:
+    """What is free on machines that answer, were some jobs gone."""
+    free = capacity(tuple(node for node in snapshot.nodes if node.is_reachable))
+    for job, slot in snapshot.held():
+        if slot.node in free and job.id not in without:
+            free[slot.node] -= slot.resources
+    return free
+
+
+def assert_nothing_is_promised_twice(snapshot: Snapshot) -> None:
+    held: dict[str, Resources] = {node.id: Resources() for node in snapshot.nodes}
+    devices: Counter[str] = Counter()
+    for _, slot in snapshot.held():
+        held[slot.node] += slot.resources
+        devices.update(slot.devices)
+        assert len(slot.devices) == slot.resources.gpus
+        assert set(slot.devices) <= {device.id for device in snapshot.nodes_by_id[slot.node].devices}
+    for node in snapshot.nodes:
+        assert held[node.id].cpus_milli <= node.cpus_milli
+        assert held[node.id].memory_mib <= node.memory_mib
+    assert all(holders == 1 for holders in devices.values())
+
+
+def waiting(snapshot: Snapshot) -> list[JobView]:
+    """In the order in which they are served."""
+    queued = (job for job in snapshot.jobs if job.state is JobState.QUEUED)
+    return sorted(queued, key=lambda job: (-job.priority, job.id))
+
+
+def starting(plan: Plan) -> dict[int, Start]:
+    return {action.job: action for action in plan.actions if isinstance(action, Start)}
+
+
+# -- at every moment -----------------------------------------------------------------------------------------
+
+
+@given(stories(roles_max=3))
+def test_nothing_is_ever_promised_twice_also_while_slots_drain(story: Story):
+    for _, snapshot, plan in played(story):
+        assert_nothing_is_promised_twice(snapshot)
+        assert_nothing_is_promised_twice(applied(snapshot, plan))
+        check_plan(snapshot, plan)
+
+
+@given(stories(roles_max=3))
+def test_a_gang_starts_whole_or_not_at_all_and_within_its_widths(story: Story):
+    for _, snapshot, plan in played(story):
+        for start in starting(plan).values():
+            job = snapshot.jobs_by_id[start.job]
+            wanted = [task for task, count in job.shape.tasks_at(start.width) for _ in range(count)]
+            assert [slot.resources for slot in start.slots] == wanted
+            assert job.shape.width_min <= start.width <= job.shape.width_max
+            assert all(snapshot.nodes_by_id[slot.node].is_reachable for slot in start.slots)
+
+
+@given(stories())
+def test_every_job_that_waits_has_one_reason_and_it_is_true(story: Story):
+    for _, snapshot, plan in played(story):
+        queued = {job.id: job for job in waiting(snapshot)}
+        assert plan.verdicts.keys() == queued.keys() - starting(plan).keys()
+        empty, free = capacity(snapshot.nodes), left_over(snapshot)
+        reachable = left_over(snapshot, without=frozenset(snapshot.jobs_by_id))
+        for job, verdict in ((queued[number], verdict) for number, verdict in plan.verdicts.items()):
+            assert (verdict.code is Code.CANNOT_RUN_HERE) == (not fits(job, empty))
+            assert (verdict.code is Code.WORKER_UNREACHABLE) == (fits(job, empty) and not fits(job, reachable))
+            if verdict.code is Code.WAITING_IN_LINE:
+                assert fits(job, free)
+                assert verdict.behind not in (None, job.id)
+            assert verdict.behind is None or verdict.behind in snapshot.jobs_by_id
+
+
+@given(stories())
+def test_nobody_overtakes_one_of_the_same_shape(story: Story):
+    for _, snapshot, plan in played(story):
+        refused = set()
+        for job in waiting(snapshot):
+            if job.id in plan.verdicts:
+                refused.add(job.shape)
+            else:
+                assert job.shape not in refused
+
+
+@given(stories())
+def test_the_one_at_the_head_of_the_line_starts_when_it_fits(story: Story):
+    for _, snapshot, plan in played(story):
+        arrays = (job for job in snapshot.jobs if job.shape.is_array and job.slots)
+        ahead = min(((-job.priority, job.id) for job in arrays), default=(1, 0))
+        for job in waiting(snapshot)[:1]:
+            if (-job.priority, job.id) < ahead and fits(job, left_over(snapshot)):
+                assert job.id in starting(plan)
+
+
+@given(stories())
+def test_planning_twice_changes_nothing(story: Story):
+    for _, snapshot, plan in played(story):
+        assert make_plan(applied(snapshot, plan)).actions == ()
+
+
+@given(stories(roles_max=3), st.randoms(use_true_random=False))
+def test_the_order_of_jobs_and_nodes_does_not_matter(story: Story, chance: random.Random):
+    for _, snapshot, plan in played(story):
+        jobs = chance.sample(snapshot.jobs, len(snapshot.jobs))
+        nodes = chance.sample(snapshot.nodes, len(snapshot.nodes))
+        copies = tuple(replace(job, shape=replace(job.shape)) for job in jobs)
+        assert make_plan(Snapshot(snapshot.now, tuple(nodes), tuple(jobs))) == plan
+        assert make_plan(Snapshot(snapshot.now, tuple(nodes), copies)) == plan
+
+
+# -- in the long run -----------------------------------------------------------------------------------------
+
+
+@given(stories())
+def test_every_job_that_can_run_ends_and_drains_are_bounded(story: Story):
+    *_, (simulation, _, _) = played(story)
+    empty = capacity(story.nodes)
+    assert simulation.ended.keys() == {one.job.id for one in story.arrivals if fits(one.job, empty)}
+    assert simulation.drains <= drains_max(story)
+
+
+def drains_max(story: Story) -> int:
+    """A slot is drained for somebody who came, started or ended, or for a machine that came or went."""
+    widths = sum(one.job.shape.width_max for one in story.arrivals if one.job.shape.is_array)
+    return widths * (3 * len(story.arrivals) + 2 * len(story.outages))
+
+
+@given(punctual_stories())
+def test_backfill_never_delays_the_first_that_waits(story: Story):
+    """Its promise is the moment at which it would fit if nobody else were started any more.
+
+    The promise is taken when it becomes the first that waits. All have the same priority and end exactly at
+    their limits; then it starts at the promised moment at the latest, whoever comes and goes meanwhile.
+    """
+    promises: dict[int, float] = {}
+    for simulation, snapshot, plan in played(story):
+        assert all(promises.get(job, snapshot.now) >= snapshot.now for job in starting(plan))
+        after = applied(snapshot, plan)
+        first = next((job for job in waiting(after) if fits(job, capacity(story.nodes))), None)
+        if first is not None:
+            promises.setdefault(first.id, promise(after, first))
+            assert promises[first.id] > simulation.now
+
+
+def promise(snapshot: Snapshot, first: JobView) -> float:
+    ends = {job.id: job.ends_at for job in snapshot.jobs if job.slots}
+    for moment in sorted(set(ends.values())):
+        gone = frozenset(job for job, end in ends.items() if end <= moment)
+        if fits(first, left_over(snapshot, without=gone)):
+            return moment
+    raise AssertionError(f"job {first.id} fits on the empty cluster, but not when all have ended")

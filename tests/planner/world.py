@@ -1,0 +1,124 @@
+"""Small words to tell planner stories with: `world(node("a", gpus=8), running(1, on="a"), queued(2))`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from swell.model.cluster import Device, Node
+from swell.model.job import Dimension, JobState
+from swell.model.plan import JobView, Shape, Slot, Snapshot
+from swell.model.quantity import parse_cpus, parse_duration, parse_range
+from swell.model.resources import Resources
+
+GIB = 1024
+
+
+def node(name: str, *, cpus: float = 64, memory_gib: float = 256, gpus: int = 0, is_reachable: bool = True) -> Node:
+    devices = tuple(Device(f"{name}-gpu{n}", 16 * GIB, "test", simulated=True) for n in range(gpus))
+    return Node(name, parse_cpus(cpus), int(memory_gib * GIB), devices, is_reachable)
+
+
+def shape(
+    *,
+    cpus: float = 1,
+    memory_gib: float = 0,
+    gpus: int | str = 0,
+    tasks: int | str = 1,
+    time: str | None = None,
+    extra: tuple[Resources, int] | None = None,
+) -> Shape:
+    """As manifests make it: `gpus="1..4"` or `tasks="1..4"` is elastic; `extra` is a second role."""
+    (gpus_min, gpus_max), (tasks_min, tasks_max) = parse_range(gpus), parse_range(tasks)
+    resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus_min)
+    roles = ((resources, tasks_min),) if extra is None else ((resources, tasks_min), extra)
+    limit = None if time is None else parse_duration(time)
+    if tasks_max == 1 and gpus_max > 0:
+        return Shape(roles, Dimension.GPUS, gpus_min, gpus_max, is_array=False, time_limit_s=limit)
+    return Shape(roles, Dimension.TASKS, tasks_min, tasks_max, is_array=False, time_limit_s=limit)
+
+
+def queued(
+    job: int,
+    *,
+    priority: int = 0,
+    cpus: float = 1,
+    memory_gib: float = 0,
+    gpus: int | str = 0,
+    tasks: int | str = 1,
+    time: str | None = None,
+    extra: tuple[Resources, int] | None = None,
+) -> JobView:
+    wanted = shape(cpus=cpus, memory_gib=memory_gib, gpus=gpus, tasks=tasks, time=time, extra=extra)
+    return JobView(job, wanted, priority, JobState.QUEUED)
+
+
+def running(
+    job: int,
+    *,
+    on: str,
+    priority: int = 0,
+    cpus: float = 1,
+    memory_gib: float = 0,
+    gpus: int = 0,
+    tasks: int = 1,
+    time: str | None = None,
+    started: float = 0.0,
+    state: JobState = JobState.RUNNING,
+) -> JobView:
+    """All its tasks on one node; `world` gives it devices."""
+    held = shape(cpus=cpus, memory_gib=memory_gib, gpus=gpus, tasks=tasks, time=time)
+    slots = tuple(Slot(rank, on, held.roles[0][0]) for rank in range(tasks))
+    return JobView(job, held, priority, state, slots, started)
+
+
+def array(
+    job: int,
+    *,
+    tasks: int = 100,
+    at_once: int | None = None,
+    slots: int = 0,
+    draining: tuple[int, ...] = (),
+    on: str = "a",
+    priority: int = 0,
+    cpus: float = 1,
+    memory_gib: float = 0,
+    gpus: int = 0,
+    time: str | None = None,
+) -> JobView:
+    """Queued without slots, running with some; the numbers in `draining` name slots that are taken back."""
+    resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus)
+    limit = None if time is None else parse_duration(time)
+    lanes = Shape(((resources, 1),), Dimension.TASKS, 1, at_once or tasks, is_array=True, time_limit_s=limit)
+    state = JobState.RUNNING if slots else JobState.QUEUED
+    held = tuple(Slot(n, on, resources, is_draining=n in draining) for n in range(slots))
+    return JobView(job, lanes, priority, state, held, 0.0 if slots else None, unfinished=tasks)
+
+
+def world(*things: Node | JobView, now: float = 0.0) -> Snapshot:
+    nodes = tuple(thing for thing in things if isinstance(thing, Node))
+    jobs = tuple(thing for thing in things if isinstance(thing, JobView))
+    return Snapshot(now, nodes, _with_devices(nodes, jobs))
+
+
+def _with_devices(nodes: tuple[Node, ...], jobs: tuple[JobView, ...]) -> tuple[JobView, ...]:
+    """Every slot gets the lowest devices of its node that no slot before it has."""
+    devices = {node.id: [device.id for device in node.devices] for node in nodes}
+    used: Counter[str] = Counter()
+
+    def furnished(slot: Slot) -> Slot:
+        first = used[slot.node]
+        used[slot.node] += slot.resources.gpus
+        return replace(slot, devices=tuple(devices.get(slot.node, [])[first : used[slot.node]]))
+
+    return tuple(replace(job, slots=tuple(furnished(slot) for slot in job.slots)) for job in jobs)
+
+
+def slots(count: int, on: str, *, cpus: float = 1, memory_gib: float = 0, first: int = 0) -> tuple[Slot, ...]:
+    """Slots without devices, as an array of CPU tasks has them."""
+    resources = Resources(parse_cpus(cpus), int(memory_gib * GIB))
+    return tuple(Slot(first + n, on, resources) for n in range(count))
+
+
+def drained(slot: Slot) -> Slot:
+    return replace(slot, is_draining=True)
