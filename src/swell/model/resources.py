@@ -58,3 +58,4 @@ def memory_text(mib: int) -> str:
 
 
 COPIES_MAX = 1_000_000  # stands for "without end"; above any number of tasks a job may have
+NOTHING = Resources()
