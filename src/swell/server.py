@@ -82,7 +82,8 @@ def serve(state: StateFolder, *, port: int) -> None:
     store.listen(services.committed.ring)
     engine.on_desired = services.desired.ring
     http = _Http(services)
-    engine.open(controller.start())
+    engine.open(controller.load())
+    controller.start()
     state.write_json(state.server_file, _about(address, store.id))
     log.info("swell %s serves %s at http://%s", __version__, state, address)
     supervisor = WorkerSupervisor(state)

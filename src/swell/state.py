@@ -6,10 +6,12 @@ then the user's state folder. Standard library only, and light: every command li
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,6 +53,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     ]
 )
 SECRET_BYTES = 32
+PROBE_BYTES = 256 * 1024  # what a new database and its log take before the first job
 
 
 class StateFolder:
@@ -80,7 +83,7 @@ class StateFolder:
 
     def prepare(self) -> None:
         """Make sure that we can keep promises here; otherwise say why not and change nothing."""
-        kind = network_file_system(self.root, Path("/proc/self/mountinfo").read_text().splitlines())
+        kind = network_file_system(self.root, Path("/proc/self/mountinfo").read_bytes().splitlines())
         if kind is not None:
             raise Rejected(
                 f"the state folder {self.root} is on a network file system ({kind}), where the database's log and "
@@ -88,23 +91,35 @@ class StateFolder:
             )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            probe = self.root / f".probe-{os.getpid()}"
-            probe.write_bytes(b"")
-            probe.unlink()
+            self._probe()
             self.tasks.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise Unavailable(disk_problem(error, self.root)) from error
 
+    def _probe(self) -> None:
+        """A few real blocks: an empty file can be made on a full disk."""
+        probe = self.root / f".probe-{os.getpid()}"
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+
     def lock(self, name: str) -> Lock | None:
         """The lock of that name, or None while another process holds it."""
-        descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            descriptor = os.open(self.root / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise Unavailable(disk_problem(error, self.root)) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
         except BlockingIOError:
             os.close(descriptor)
             return None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        except OSError as error:
+            os.close(descriptor)
+            raise Unavailable(disk_problem(error, self.root)) from error
         return Lock(descriptor)
 
     def lock_holder(self, name: str) -> int | None:
@@ -122,17 +137,16 @@ class StateFolder:
 
     def secret(self, path: Path) -> str:
         """The secret in this file, made on first use, readable by its owner only."""
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            if path.stat().st_mode & 0o077:
-                path.chmod(0o600)
-            return path.read_text().strip()
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(SECRET_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        return path.read_text().strip()
+        found = path.read_text().strip() if path.exists() else ""
+        if not found:  # not there, or left empty by a full disk
+            found = secrets.token_urlsafe(SECRET_BYTES)
+            try:
+                self._write(path, found + "\n")
+            except OSError as error:
+                raise Unavailable(disk_problem(error, self.root)) from error
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        return found
 
     def read_json(self, path: Path) -> dict[str, Any]:
         try:
@@ -142,11 +156,22 @@ class StateFolder:
         return found if isinstance(found, dict) else {}
 
     def write_json(self, path: Path, document: dict[str, Any]) -> None:
-        """Whole or not at all: written beside, then renamed."""
+        """Whole or not at all."""
+        self._write(path, json.dumps(document, indent=1))
+
+    def _write(self, path: Path, text: str) -> None:
+        """Written beside, brought to the disk, then renamed; a full disk leaves what was there before."""
         beside = path.with_name(f".{path.name}.{os.getpid()}")
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(document, file, indent=1)
-        beside.replace(path)
+        try:
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink()
+            raise
 
 
 class Lock:
@@ -159,17 +184,26 @@ class Lock:
         os.close(self._descriptor)
 
 
-def network_file_system(path: Path, mounts: Iterable[str]) -> str | None:
-    """The type of the network file system that a path is (or would be) on; None when it is local."""
-    target = os.path.realpath(path)
-    best, kind = "", ""
+def network_file_system(path: Path, mounts: Iterable[bytes]) -> str | None:
+    """The type of the network file system that a path is (or would be) on; None when it is local.
+
+    Mounts are lines of /proc/PID/mountinfo: bytes, because a mount point is any bytes.
+    """
+    target = os.fsencode(os.path.realpath(path))
+    best, kind = b"", b""
     for line in mounts:
-        before, _, after = line.partition(" - ")
-        point = before.split()[4].encode().decode("unicode_escape")
-        inside = target == point or target.startswith(point.rstrip("/") + "/")
+        before, _, after = line.partition(b" - ")
+        point = _unescape(before.split()[4])
+        inside = target == point or target.startswith(point.rstrip(b"/") + b"/")
         if inside and len(point) >= len(best):  # a later mount on the same point hides the earlier one
             best, kind = point, after.split()[0]
-    return kind if kind in NETWORK_FILE_SYSTEMS else None
+    name = os.fsdecode(kind)
+    return name if name in NETWORK_FILE_SYSTEMS else None
+
+
+def _unescape(point: bytes) -> bytes:
+    """The kernel writes space, tab, newline and backslash as three octal digits."""
+    return re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), point)
 
 
 def disk_problem(error: OSError, folder: Path) -> str:
@@ -178,7 +212,10 @@ def disk_problem(error: OSError, folder: Path) -> str:
         errno.ENOSPC: ("its disk is full", "free some space"),
         errno.EDQUOT: ("your disk quota is used up", "free some space"),
         errno.EROFS: ("it is read-only", "remount it writable"),
-        errno.EACCES: ("you may not write there", "choose another"),
+        errno.EACCES: ("you may not write there", "change its permissions"),
+        errno.EPERM: ("you may not write there", "change its permissions"),
+        errno.EEXIST: ("there is a file of that name", "move it away"),
+        errno.ENOTDIR: ("a part of the path is a file, not a folder", "correct the path"),
     }
     true, do = what.get(error.errno or 0, (str(error), "repair that"))
     return f"the state folder {folder} cannot be written: {true}; {do}, or name another with --state"

@@ -11,37 +11,37 @@ from swell.model.resources import Resources
 
 from .simulation import Arrival, Outage, Story
 
-LASTS_S = (5.0, 20.0, 60.0, 300.0)
+LASTS_S = (5.0, 50.0, 60.0, 300.0)
 LIMITS_S = (60.0, 300.0, 600.0)
 LAGS_S = (0.0, 1.0, 7.0, 45.0)
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> tuple[Node, ...]:
-    return tuple(draw(_nodes(f"n{number}")) for number in range(draw(st.integers(1, 5))))
+    return tuple(draw(_nodes(f"n{number}")) for number in range(draw(st.sampled_from((1, 1, 2, 2, 3, 4, 5)))))
 
 
 @st.composite
 def _nodes(draw: st.DrawFn, name: str) -> Node:
     devices = tuple(
-        Device(f"{name}-{n}", 16384, "test", simulated=True) for n in range(draw(st.sampled_from((0, 0, 1, 2, 4))))
+        Device(f"{name}-{n}", 16384, "test", simulated=True) for n in range(draw(st.sampled_from((0, 1, 2, 4))))
     )
-    cpus_milli = draw(st.sampled_from((1000, 2000, 4000, 7500)))
-    return Node(name, cpus_milli, draw(st.sampled_from((4096, 16384))), devices)
+    cpus_milli = draw(st.sampled_from((2000, 4000, 4000, 7500)))
+    return Node(name, cpus_milli, draw(st.sampled_from((8192, 16384))), devices)
 
 
 TASKS = st.builds(
     Resources,
-    cpus_milli=st.sampled_from((0, 100, 500, 1000, 1000, 2000, 4000)),
-    memory_mib=st.sampled_from((0, 0, 1024, 4096, 8192)),
-    gpus=st.sampled_from((0, 0, 0, 1, 2, 4)),
+    cpus_milli=st.sampled_from((0, 100, 500, 1000, 1000, 2000, 2000, 3000)),
+    memory_mib=st.sampled_from((0, 0, 0, 1024, 4096, 6144, 9000)),
+    gpus=st.sampled_from((0, 0, 0, 0, 0, 0, 1, 2, 4)),
 )
 LIMITS = st.none() | st.sampled_from(LIMITS_S)
 
 
 @st.composite
 def gangs(draw: st.DrawFn, *, limits: st.SearchStrategy[float | None] = LIMITS, roles_max: int = 1) -> Shape:
-    resources, low = draw(TASKS), draw(st.integers(1, 4))
+    resources, low = draw(TASKS), draw(st.sampled_from((1, 1, 1, 2, 3, 4)))
     others = draw(st.lists(st.tuples(TASKS, st.integers(1, 2)), max_size=roles_max - 1))
     high = low + draw(st.sampled_from((0, 0, 1, 3)))
     limit = draw(limits)
@@ -61,8 +61,8 @@ def arrays(draw: st.DrawFn) -> Shape:
 def stories(draw: st.DrawFn, *, roles_max: int = 1) -> Story:
     """Arrays and gangs of every kind, some impossible, with lags and outages."""
     nodes = draw(clusters())
-    shapes = draw(st.lists(gangs(roles_max=roles_max) | arrays(), min_size=1, max_size=5))
-    arrivals = tuple(draw(_arrivals(number, shapes)) for number in range(1, 1 + draw(st.integers(1, 12))))
+    shapes = draw(st.lists(gangs(roles_max=roles_max) | arrays(), min_size=3, max_size=6))
+    arrivals = tuple(draw(_arrivals(number, shapes)) for number in range(1, 1 + draw(st.integers(8, 16))))
     outages = tuple(draw(st.lists(_outages(nodes), max_size=2)))
     return Story(nodes, arrivals, outages, tuple(draw(st.lists(st.sampled_from(LAGS_S), min_size=1, max_size=5))))
 
@@ -75,7 +75,7 @@ def _arrivals(draw: st.DrawFn, number: int, shapes: list[Shape]) -> Arrival:
     limit = shape.time_limit_s
     lasts = st.sampled_from([s for s in LASTS_S if limit is None or s <= limit])
     return Arrival(
-        draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 90.0))),
+        draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0))),
         job,
         tuple(draw(st.lists(lasts, min_size=1, max_size=3))),
     )
@@ -90,8 +90,8 @@ def _outages(draw: st.DrawFn, nodes: tuple[Node, ...]) -> Outage:
 @st.composite
 def punctual_stories(draw: st.DrawFn) -> Story:
     """Gangs of one priority that end exactly at their limits, on machines that always answer, without lag."""
-    shapes = draw(st.lists(gangs(limits=st.sampled_from((30.0, 60.0, 100.0, 300.0))), min_size=1, max_size=5))
-    moments = draw(st.lists(st.sampled_from((0.0, 0.0, 10.0, 35.0, 90.0)), min_size=2, max_size=14))
+    shapes = draw(st.lists(gangs(limits=st.sampled_from((30.0, 60.0, 100.0, 300.0, 900.0))), min_size=3, max_size=6))
+    moments = draw(st.lists(st.sampled_from((0.0, 0.0, 10.0, 35.0, 90.0)), min_size=8, max_size=16))
     arrivals = (_punctual(number, at, draw(st.sampled_from(shapes))) for number, at in enumerate(sorted(moments), 1))
     return Story(draw(clusters()), tuple(arrivals))
 

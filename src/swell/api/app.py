@@ -7,7 +7,6 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from swell import __version__
@@ -17,10 +16,10 @@ from swell.api.jobs import jobs_router
 from swell.api.logs import logs_router
 from swell.api.security import Guard
 from swell.api.services import Services
-from swell.api.wire import ERRORS
+from swell.api.wire import ERRORS, Cancellation, Json, Submission
 from swell.api.workers import workers_router
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
-from swell.manifests.fields import did_you_mean
+from swell.manifests.fields import describe, did_you_mean
 
 STATUS = {NotFound: 404, Conflict: 409, Denied: 403, TooLarge: 413, Rejected: 422, Unavailable: 503}
 
@@ -69,13 +68,13 @@ def server_router(services: Services) -> APIRouter:
     async def nodes() -> Response:
         """Machines, what they offer and who holds it."""
         snapshot = services.controller.snapshot
-        return JSONResponse({"nodes": [node_document(node, snapshot) for node in snapshot.nodes]})
+        return Json({"nodes": [node_document(node, snapshot) for node in snapshot.nodes]})
 
     return router
 
 
-def _error(status: int, kind: str, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"kind": kind, "message": message}}, status)
+def _error(status: int, kind: str, message: str) -> Json:
+    return Json({"error": {"kind": kind, "message": message}}, status)
 
 
 async def _on_swell_error(_: Request, error: Exception) -> Response:
@@ -83,14 +82,19 @@ async def _on_swell_error(_: Request, error: Exception) -> Response:
     return _error(status, type(error).__name__, str(error))
 
 
-async def _on_invalid(_: Request, error: Exception) -> Response:
+async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    where = ".".join(str(part) for part in first["loc"][1:])
+    known = list((Cancellation if request.url.path.endswith("/cancel") else Submission).model_fields)
     if first["type"] == "extra_forbidden":
-        known = ["manifest", "workdir", "umask", "env", "dry_run", "grace_s"]
         return _error(422, "Rejected", f"the request has no field {where!r}{did_you_mean(where, known)}")
-    return _error(422, "Rejected", f"{where or 'the request'}: {first['msg']}")
+    if first["type"] == "json_invalid":
+        return _error(422, "Rejected", f"the body is not valid JSON: {first['ctx']['error']} (at byte {where})")
+    if first["type"] == "missing" and where:
+        return _error(422, "Rejected", f"the request needs the field {where!r}; known: {', '.join(known)}")
+    given = "" if first["type"] == "missing" else f", but is {describe(first['input'])}"
+    return _error(422, "Rejected", f"{where or 'the request'}: {first['msg']}{given}")
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -98,7 +102,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     if error.status_code in (404, 405):
         asked = f"{request.method} {request.url.path}"
         return _error(error.status_code, "NotFound", f"there is no {asked}; /api/v1/openapi.json lists what there is")
-    return _error(error.status_code, "Rejected", str(error.detail))
+    return _error(error.status_code, "TooLarge" if error.status_code == 413 else "Rejected", str(error.detail))
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

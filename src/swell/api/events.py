@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 
 from swell.api.documents import event_document
 from swell.api.find import find_job
 from swell.api.services import Services
-from swell.api.wire import ERRORS
+from swell.api.wire import ERRORS, NUMBER_MAX, Json
 
 PING_S = 15.0  # proxies cut a silent stream after 30 to 60 s
 
@@ -23,19 +23,21 @@ def events_router(services: Services) -> APIRouter:
     @router.get("/events")
     async def events(
         job: str | None = None,
-        after: int = Query(0, ge=0),
+        after: int = Query(0, ge=0, le=NUMBER_MAX),
         limit: int = Query(1000, ge=1, le=1000),
     ) -> Response:
         """Oldest first, after an event's id."""
         job_id = find_job(services.store, job).id if job else None
         found = services.store.events(after=after, job=job_id, limit=limit)
-        return JSONResponse({"events": [event_document(event) for event in found]})
+        return Json({"events": [event_document(event) for event in found]})
 
     @router.get("/events/stream")
     async def stream(
         job: str | None = None,
-        after: int | None = Query(None, ge=0, description="from after this event; without it only new ones"),
-        last_event_id: Annotated[int | None, Header()] = None,
+        after: int | None = Query(
+            None, ge=0, le=NUMBER_MAX, description="from after this event; without it only new ones"
+        ),
+        last_event_id: Annotated[int | None, Header(ge=0, le=NUMBER_MAX)] = None,
     ) -> Response:
         """Server-sent events; `Last-Event-ID` goes on where the stream was cut."""
         job_id = find_job(services.store, job).id if job else None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from swell.errors import Conflict, NotFound
 from swell.manifests.fields import did_you_mean
 from swell.store import JobRecord, Store
 
 IDS_SHOWN_MAX = 8
+ID = re.compile(r"[0-9]{1,18}")  # what the store can hold; a longer one is nobody's
 
 
 def find_job(store: Store, ref: str) -> JobRecord:
     """For reading: an id, or the newest job of that name."""
-    if ref.isdigit():
+    if ID.fullmatch(ref):
         return store.job(int(ref))
     named = store.jobs_named(ref)
     if not named:
@@ -21,7 +24,7 @@ def find_job(store: Store, ref: str) -> JobRecord:
 
 def find_one(store: Store, ref: str, *, ended: bool) -> JobRecord:
     """For changing: a name must leave no doubt. Among jobs of one name only those count that it can apply to."""
-    if ref.isdigit():
+    if ID.fullmatch(ref):
         return store.job(int(ref))
     named = store.jobs_named(ref)
     fitting = [job for job in named if job.state.has_ended == ended]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
 from swell.api.services import Services
-from swell.api.wire import ERRORS, Cancellation, JobOut, JobsOut, Submission
+from swell.api.wire import ERRORS, Cancellation, JobOut, JobsOut, Json, Submission
 from swell.errors import Rejected
 from swell.manifests import Context, read_document, read_manifests
 from swell.model.job import JobSpec
@@ -41,11 +41,11 @@ def jobs_router(services: Services) -> APIRouter:
         """
         specs = _read(body)
         if body.dry_run:
-            return JSONResponse({"specs": [spec.to_document() for spec in specs]}, 200)
+            return Json({"specs": [spec.to_document() for spec in specs]}, 200)
         new = [NewJob(spec, services.owner, body.env) for spec in specs]
-        digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest() if idempotency_key else ""
+        digest = _digest(body) if idempotency_key else ""
         accepted = await asyncio.wrap_future(controller.submit(new, key=idempotency_key, digest=digest))
-        return JSONResponse({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
+        return Json({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
 
     @router.get("", response_model=JobsOut)
     async def listing(
@@ -58,7 +58,7 @@ def jobs_router(services: Services) -> APIRouter:
 
         def read() -> Response:
             jobs, not_shown = store.listing(ended_since=since, owner=user, limit=limit)
-            return JSONResponse({"jobs": [document(job) for job in jobs], "not_shown": not_shown})
+            return Json({"jobs": [document(job) for job in jobs], "not_shown": not_shown})
 
         return await run_in_threadpool(read)
 
@@ -72,7 +72,7 @@ def jobs_router(services: Services) -> APIRouter:
         job = find_job(store, ref)
         if after is not None:
             job = await _next_version(services, job, after, wait_s)
-        return JSONResponse(document(job))
+        return Json(document(job))
 
     @router.get("/{ref}/show")
     async def show(ref: str) -> Response:
@@ -80,7 +80,7 @@ def jobs_router(services: Services) -> APIRouter:
         job = find_job(store, ref)
         tasks = store.tasks(job.id)
         events = store.events(job=job.id)
-        return JSONResponse(full_document(job, controller.reason(job), store.attempts(job.id), tasks, events))
+        return Json(full_document(job, controller.reason(job), store.attempts(job.id), tasks, events))
 
     @router.post("/{ref}/cancel", response_model=JobOut)
     async def cancel(ref: str, body: Cancellation | None = None) -> Response:
@@ -89,7 +89,7 @@ def jobs_router(services: Services) -> APIRouter:
         if not job.state.has_ended:
             grace_s = body.grace_s if body else None
             await asyncio.wrap_future(controller.cancel(job.id, by=services.owner, grace_s=grace_s))
-        return JSONResponse(document(store.job(job.id)))
+        return Json(document(store.job(job.id)))
 
     @router.delete("/{ref}", status_code=204)
     async def delete(ref: str) -> Response:
@@ -111,6 +111,10 @@ async def _next_version(services: Services, job: JobRecord, after: int, wait_s: 
         if job.version <= after:
             await asyncio.sleep(LOOK_AGAIN_S)
     return job
+
+
+def _digest(body: Submission) -> str:
+    return hashlib.sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
 def _read(body: Submission) -> list[JobSpec]:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from swell.api.find import find_job
 from swell.api.services import Services
-from swell.api.wire import ERRORS
+from swell.api.wire import ERRORS, NUMBER_MAX
 from swell.errors import NotFound
 from swell.model.job import AttemptId
 from swell.store import JobRecord
@@ -24,8 +24,10 @@ def logs_router(services: Services) -> APIRouter:
     async def logs(
         ref: str,
         rank: int | None = Query(None, description="task: a gang's rank or an array's index; the first by default"),
-        attempt: int | None = Query(None, ge=1, description="the last by default"),
-        offset: int = Query(0, description="first byte; negative: that many from the end"),
+        attempt: int | None = Query(None, ge=1, le=NUMBER_MAX, description="the last by default"),
+        offset: int = Query(
+            0, ge=-NUMBER_MAX, le=NUMBER_MAX, description="first byte; negative: that many from the end"
+        ),
         limit: int = Query(CHUNK_BYTES_MAX, ge=1, le=CHUNK_BYTES_MAX),
         since: float | None = Query(None, description="seconds since 1970; instead of an offset, to about a second"),
         wait_s: float = Query(0, ge=0, le=60),

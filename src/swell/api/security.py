@@ -11,6 +11,8 @@ import hmac
 import json
 from typing import Any
 
+from fastapi import HTTPException
+
 from swell.api.services import Services
 
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
@@ -39,7 +41,7 @@ class Guard:
             return
         limit = WORKER_BODY_BYTES_MAX if scope["path"].startswith(WORKER_PATHS) else BODY_BYTES_MAX
         if int(headers.get(b"content-length", "0") or 0) > limit:
-            await _answer(send, 413, "TooLarge", f"the request has more than {limit} bytes; send less at once")
+            await _answer(send, 413, "TooLarge", too_large(limit))
             return
         await self._app(scope, _Bounded(receive, limit), send)
 
@@ -89,14 +91,18 @@ class _Bounded:
 
     def __init__(self, receive: Any, limit: int) -> None:
         self._receive = receive
-        self._left = limit
+        self._limit = self._left = limit
 
     async def __call__(self) -> Any:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            return {"type": "http.disconnect"}
+            raise HTTPException(413, too_large(self._limit))
         return message
+
+
+def too_large(limit: int) -> str:
+    return f"the request has more than {limit} bytes; send less at once"
 
 
 async def _answer(send: Any, status: int, kind: str, message: str) -> None:

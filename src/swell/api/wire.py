@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 State = Literal["queued", "held", "starting", "running", "stopping", "succeeded", "failed", "cancelled"]
+
+
+NUMBER_MAX = 2**63 - 1  # what the store and a file's offset can hold
+
+
+class Json(JSONResponse):
+    """ASCII only: a command or a variable may hold bytes that are no UTF-8, which travel as lone surrogates."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 class Strict(BaseModel):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
 
 from swell.api.services import Services
-from swell.api.wire import ERRORS, Sync
+from swell.api.wire import ERRORS, Json, Sync
 from swell.engines.workers import Answer, Report
-from swell.errors import Conflict
+from swell.errors import Conflict, Rejected
 
 
 def workers_router(services: Services) -> APIRouter:
@@ -22,7 +21,7 @@ def workers_router(services: Services) -> APIRouter:
         """Take a report; answer with the desired set when it is newer, waiting up to `hold_s` for that."""
         if body.store and body.store != services.store.id:
             raise Conflict(f"this server keeps store {services.store.id}, the worker belongs to {body.store}")
-        report = Report.parse(body.model_dump())
+        report = _report(body)
         engine.sync(report)
         until = asyncio.get_running_loop().time() + body.hold_s
         answer = engine.answer(report.node.id, body.version)
@@ -32,14 +31,21 @@ def workers_router(services: Services) -> APIRouter:
                 break
             await services.desired.wait(left)
             answer = engine.answer(report.node.id, body.version)
-        return JSONResponse(_document(services, answer, body.version))
+        return Json(_document(services, answer, body.version))
 
     @router.get("/environments/{digest}")
     async def environment(digest: str) -> Response:
         """What the caller's environment was; workers only."""
-        return JSONResponse(services.store.environment(digest))
+        return Json(services.store.environment(digest))
 
     return router
+
+
+def _report(body: Sync) -> Report:
+    try:
+        return Report.parse(body.model_dump())
+    except (KeyError, TypeError, ValueError) as error:
+        raise Rejected(f"the report cannot be read ({error!r}); worker and server must be of one version") from error
 
 
 def _document(services: Services, answer: Answer | None, version: int) -> dict[str, object]:

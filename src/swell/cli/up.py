@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from swell.cli.options import state_option
+
+if TYPE_CHECKING:
+    from swell.state import StateFolder
 
 
 @click.command("up")
@@ -47,7 +51,7 @@ def command(
     changed = _settings(gpus, gpu_memory, cpus, keep)
     folder.prepare()
     if changed:
-        folder.write_json(folder.config, {**folder.read_json(folder.config), **changed})
+        _remember(folder, changed)
     if not detach:
         say(f"serving {folder} in the foreground; Ctrl-C stops the server, running jobs go on")
         os.execv(  # noqa: S606  becoming the server is the point
@@ -60,6 +64,16 @@ def command(
         raise no_server(folder)
     say(f"serving {folder} at {about['url']} (process {about['pid']}, log {folder.server_log})")
     return 0
+
+
+def _remember(folder: StateFolder, changed: dict[str, object]) -> None:
+    from swell.errors import Unavailable
+    from swell.state import disk_problem
+
+    try:
+        folder.write_json(folder.config, {**folder.read_json(folder.config), **changed})
+    except OSError as error:
+        raise Unavailable(disk_problem(error, folder.root)) from error
 
 
 def _settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: str | None) -> dict[str, object]:

@@ -17,6 +17,7 @@ from swell.state import StateFolder
 
 START_S_MAX = 30.0
 STOP_S_MAX = 20.0
+LOOK_AGAIN_S = 0.02
 
 
 def connect(state: str | None = None, *, start: bool = True) -> Client:
@@ -32,13 +33,25 @@ def is_running(state: StateFolder) -> bool:
 
 
 def ensure_server(state: StateFolder, *, port: int = 0) -> bool:
-    """True when we had to start one. Two that start at once end up with one server."""
-    if is_running(state):
-        _wait_until_ready(state, None)
-        return False
+    """True when we had to start one. Two that start at once end up with one server; a dying one is waited for."""
+    process: subprocess.Popen[bytes] | None = None
+    until = time.monotonic() + START_S_MAX
+    while time.monotonic() < until:
+        if is_running(state):
+            if _answers(state):
+                return process is not None
+        elif process is None:
+            process = _spawn(state, port)
+        elif process.poll() is not None:
+            raise Unavailable(f"the server did not start: {_last_words(state.server_log)}")
+        time.sleep(LOOK_AGAIN_S)
+    raise Unavailable(f"the server for {state} did not answer within {START_S_MAX:.0f} s; see {state.server_log}")
+
+
+def _spawn(state: StateFolder, port: int) -> subprocess.Popen[bytes]:
     state.prepare()
     with state.server_log.open("ab") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "swell.server", "--state", str(state), "--port", str(port)],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -46,19 +59,6 @@ def ensure_server(state: StateFolder, *, port: int = 0) -> bool:
             start_new_session=True,
             cwd="/",
         )
-    _wait_until_ready(state, process)
-    return True
-
-
-def _wait_until_ready(state: StateFolder, process: subprocess.Popen[bytes] | None) -> None:
-    until = time.monotonic() + START_S_MAX
-    while time.monotonic() < until:
-        if process is not None and process.poll() is not None and not is_running(state):
-            raise Unavailable(f"the server did not start: {_last_words(state.server_log)}")
-        if _answers(state):
-            return
-        time.sleep(0.02)
-    raise Unavailable(f"the server for {state} did not answer within {START_S_MAX:.0f} s; see {state.server_log}")
 
 
 def _answers(state: StateFolder) -> bool:

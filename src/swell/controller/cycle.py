@@ -121,13 +121,16 @@ class Controller:
 
     # -- the loop --------------------------------------------------------------------------------------------
 
-    def start(self) -> int:
+    def load(self) -> int:
         """Read the world, tell the engine what should be running; returns the generation to open it with."""
         self._generation = self._store.generation() + 1
         self._store.record(Changes(generation=self._generation)).result()
         self._reload()
-        self._thread.start()
         return self._generation
+
+    def start(self) -> None:
+        """Cycle until `close`, in a thread of its own."""
+        self._thread.start()
 
     def close(self) -> None:
         self._is_closing = True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -46,7 +48,7 @@ def quantity(parse: Callable[[object], T], value: object, where: str) -> T:
 
 def whole_number(value: object, where: str, *, low: int, high: int) -> int:
     text = str(value).strip()
-    if isinstance(value, bool) or not text.lstrip("-").isdigit():
+    if isinstance(value, bool) or re.fullmatch(r"[+-]?[0-9]{1,18}", text) is None:
         raise Rejected(f"{where} must be a whole number from {low} to {high}, but is {describe(value)}")
     number = int(text)
     if not low <= number <= high:
@@ -59,5 +61,5 @@ def describe(value: object) -> str:
     kind = kinds.get(type(value), "a number")
     if isinstance(value, dict | type(None)):
         return kind
-    shown = repr(value)
+    shown = reprlib.repr(value)  # cut while it is made: a nested value may stand for millions
     return f"{kind}: {shown[:60]}{'…' if len(shown) > 60 else ''}"

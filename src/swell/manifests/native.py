@@ -26,7 +26,7 @@ COMMAND_BYTES_MAX = 128 * 1024  # the kernel's limit for one argument (MAX_ARG_S
 
 def read(document: dict[str, Any], context: Context) -> JobSpec:
     refuse_unknown(document, TOP, "the manifest")
-    metadata = take_mapping(document.get("metadata") or {}, "metadata")
+    metadata = take_mapping({} if document.get("metadata") is None else document["metadata"], "metadata")
     refuse_unknown(metadata, METADATA, "metadata")
     spec = take_mapping(document.get("spec"), "spec")
     refuse_unknown(spec, SPEC, "spec")
@@ -37,7 +37,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     dimension, width_min, width_max = _width(tasks, gpus, array)
     resources = Resources(_cpus(spec), _memory(spec), gpus[0])
     return JobSpec(
-        name=read_name(metadata.get("name") or context.name or default_name(command)),
+        name=_name(metadata.get("name"), context, command),
         roles=(Role("worker", command, resources, tasks[0]),),
         dimension=dimension,
         width_min=width_min,
@@ -100,8 +100,9 @@ def _memory(spec: dict[str, Any]) -> int:
 def _workdir(value: object, context: Context) -> str:
     if value is None:
         return context.workdir
-    if not isinstance(value, str) or "\0" in value:
-        raise Rejected(f"workdir must be a folder's path, but is {describe(value)}")
+    if not isinstance(value, str) or not value:
+        raise Rejected(f"workdir must be a folder's path, but is {describe(value)}; leave it out for the caller's own")
+    _bytes(value, "workdir")
     return str(PurePosixPath(context.workdir) / value)
 
 
@@ -112,15 +113,27 @@ def read_command(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise Rejected(f"command must be a list of words, as in [python, train.py], but is {describe(value)}")
     for word in value:
-        if isinstance(word, bool | dict | list | type(None)):
+        if isinstance(word, bool) or not isinstance(word, str | int | float):
             raise Rejected(f"command: every word must be text, but one is {describe(word)}; quote it")
-        if "\0" in str(word):
-            raise Rejected("command: a word holds a null character, which no program can be given")
-        if len(str(word).encode("utf-8", "surrogateescape")) > COMMAND_BYTES_MAX:
+        if len(_bytes(str(word), "command: a word")) > COMMAND_BYTES_MAX:
             raise Rejected(f"command: a word is longer than {COMMAND_BYTES_MAX} bytes; put it into a file")
     if not str(value[0]):
         raise Rejected("command: the first word, the program, is empty")
     return tuple(str(word) for word in value)
+
+
+def _bytes(text: str, where: str) -> bytes:
+    """As the kernel will get it. Bytes that are no UTF-8 came as lone surrogates and go back to what they were."""
+    if "\0" in text:
+        raise Rejected(f"{where} holds a null character, which no program can be given")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise Rejected(f"{where} is not valid Unicode text: {describe(text)}; write it as UTF-8") from None
+
+
+def _name(value: object, context: Context, command: tuple[str, ...]) -> str:
+    return read_name(context.name or default_name(command) if value is None else value)
 
 
 def read_name(value: object) -> str:
@@ -144,12 +157,14 @@ def default_name(command: tuple[str, ...]) -> str:
 
 
 def read_env(value: object) -> tuple[tuple[str, str], ...]:
-    mapping = take_mapping(value or {}, "env")
+    mapping = take_mapping({} if value is None else value, "env")
     for key, text in mapping.items():
         if not key or "=" in key or "\0" in key:
-            raise Rejected(f"env: {key!r} cannot be a variable's name")
-        if isinstance(text, dict | list | type(None)) or "\0" in str(text):
+            raise Rejected(f"env: {key!r} cannot be a variable's name; write NAME: value")
+        if not isinstance(text, str | int | float):
             raise Rejected(f"env: the value of {key} must be text, but is {describe(text)}; quote it")
+        _bytes(key, "env: a name")
+        _bytes(str(text), f"env: the value of {key}")
     return tuple(sorted((key, _env_text(text)) for key, text in mapping.items()))
 
 

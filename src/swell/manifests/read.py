@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -14,7 +15,7 @@ from swell.manifests.fields import describe, did_you_mean, take_mapping
 from swell.model.job import JobSpec
 
 MANIFEST_BYTES_MAX = 1024 * 1024  # Kubernetes stops at 1.5 MB; a job file is a page of text
-ALIASES_MAX = 100  # more is a "billion laughs" bomb, not a job
+VALUES_MAX = 20_000  # building that many takes a fifth of a second, in which the server answers nobody else
 DEPTH_MAX = 50
 
 Reader = Callable[[dict[str, Any], Context], JobSpec]
@@ -23,7 +24,10 @@ READERS: dict[tuple[str, str], Reader] = {("swell/v1", "Job"): native.read}
 
 def read_manifests(text: str, context: Context) -> list[JobSpec]:
     """Every job in a file; a problem in any of them means none is read."""
-    size = len(text.encode())
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise Rejected("the manifest is not valid Unicode text; save it as UTF-8") from None
     if size > MANIFEST_BYTES_MAX:
         raise TooLarge(f"the manifest has {size} bytes; at most {MANIFEST_BYTES_MAX} are read: split it")
     documents = [document for document in _parse(text) if document is not None]
@@ -56,16 +60,50 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Plain values only, and no key twice."""
+    """Text, true/false, null, lists and mappings; nothing else, and no key twice.
+
+    A number stays the text it was written as: `[python, --version=, 3.10]` must not become 3.1, nor 010 become 8,
+    and `no` is a word. Whoever wants a number parses the text.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {}
+    yaml_constructors: ClassVar[dict[Any, Any]] = {}
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[object] = set()
-        for key_node, _ in node.value:
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             key = key_node.value if isinstance(key_node.value, str) else describe(key_node.value)
             if key in seen and key != "<<":
                 raise Rejected(f"line {key_node.start_mark.line + 1}: the field {key!r} is given twice; keep one")
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_bool(self, node: Any) -> bool | str:
+        """A word is only a truth value where YAML 1.2 says so; an explicit tag makes nothing else one."""
+        text: str = self.construct_scalar(node)
+        return text.lower() == "true" if BOOL.fullmatch(text) else text
+
+    def refuse(self, node: Any) -> Any:
+        line = node.start_mark.line + 1
+        raise Rejected(f"line {line}: the YAML tag {node.tag!r} is not understood here; write plain values without it")
+
+
+TAG = "tag:yaml.org,2002:"
+BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
+_Loader.add_implicit_resolver(TAG + "bool", BOOL, list("tTfF"))
+_Loader.add_implicit_resolver(TAG + "null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+_Loader.add_implicit_resolver(TAG + "merge", re.compile(r"^<<$"), ["<"])
+for _tag, _construct in {
+    "str": _Loader.construct_scalar,
+    "int": _Loader.construct_scalar,
+    "float": _Loader.construct_scalar,
+    "bool": _Loader.construct_bool,
+    "null": _Loader.construct_yaml_null,
+    "seq": _Loader.construct_yaml_seq,
+    "map": _Loader.construct_yaml_map,
+}.items():
+    _Loader.add_constructor(TAG + _tag, _construct)
+_Loader.add_constructor(None, _Loader.refuse)
 
 
 def _parse(text: str) -> list[Any]:
@@ -75,17 +113,45 @@ def _parse(text: str) -> list[Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise Rejected(f"the manifest is not valid YAML: {where}{problem}") from None
 
 
+def _refuse_circle(alias: Any, open_collections: list[tuple[str | None, int]]) -> None:
+    if any(anchor == alias.anchor for anchor, _ in open_collections):
+        line = alias.start_mark.line + 1
+        raise Rejected(f"line {line}: the YAML alias *{alias.anchor} stands for something it is part of; write it out")
+
+
 def _refuse_bombs(text: str) -> None:
-    """A first pass over the events, before anything is built: aliases and depth are bounded."""
-    aliases = depth = 0
+    """A first pass over the events, before anything is built.
+
+    Aliases make a page of text mean a billion values ("billion laughs"), by nesting or by merging, so what is
+    counted is what the text means when every alias is written out.
+    """
+    sizes: dict[str | None, int] = {}  #: anchor (None: a name nobody asks for) → how many values it stands for
+    open_collections: list[tuple[str | None, int]] = []  #: anchor, and how many values came before it
+    count = 0
     for event in yaml.parse(text, Loader=_Base):
-        aliases += isinstance(event, yaml.AliasEvent)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if aliases > ALIASES_MAX:
-            raise Rejected(f"the manifest uses more than {ALIASES_MAX} YAML aliases; write the values out")
-        if depth > DEPTH_MAX:
+        if isinstance(event, yaml.DocumentStartEvent):
+            sizes.clear()
+        elif isinstance(event, yaml.AliasEvent):
+            _refuse_circle(event, open_collections)
+            count += sizes.get(event.anchor, 1)  # one that nothing stands for is found by the next pass
+        elif isinstance(event, yaml.ScalarEvent):
+            count += 1
+            sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            sizes.pop(event.anchor, None)
+            open_collections.append((event.anchor, count))
+            count += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_collections.pop()
+            sizes[anchor] = count - before
+        if count > VALUES_MAX:
+            raise Rejected(
+                f"the manifest stands for more than {VALUES_MAX} values when its YAML aliases are written out; "
+                "a job needs a few dozen: leave aliases out, or split it"
+            )
+        if len(open_collections) > DEPTH_MAX:
             raise Rejected(f"the manifest is nested deeper than {DEPTH_MAX} levels; a job needs five")

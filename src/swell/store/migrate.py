@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from sqlalchemy import Engine, inspect
@@ -25,8 +26,14 @@ def migrate(engine: Engine) -> None:
         )
     path = Path(str(engine.url.database))
     if found is not None:
-        shutil.copy2(path, path.with_suffix(f".before-{HEAD}"))
+        back_up(path, path.with_suffix(f".before-{HEAD}"))
     _upgrade(engine)
+
+
+def back_up(path: Path, copy: Path) -> None:
+    """Through SQLite: what was written last is still in the log beside the file, and a plain copy would miss it."""
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
 
 
 def _version(engine: Engine) -> str | None:

@@ -26,11 +26,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DatabaseError
 
-from swell.errors import Conflict, NotFound
+from swell.errors import Conflict, NotFound, Unavailable
 from swell.model.job import ENDED, JobId, JobState
 from swell.model.reason import Code
 from swell.store import tables
+from swell.store.disk import disk_trouble
 from swell.store.migrate import migrate
 from swell.store.records import (
     AttemptRecord,
@@ -289,8 +291,13 @@ class Store:
 def open_store(path: Path, clock: Callable[[], float]) -> Store:
     """Open the database, bringing its schema up to date first."""
     writing = _engine(path, begin="BEGIN IMMEDIATE", pool_size=1)
-    migrate(writing)
-    return Store(writing, _engine(path, begin="BEGIN", pool_size=4), clock)
+    try:
+        migrate(writing)
+        return Store(writing, _engine(path, begin="BEGIN", pool_size=4), clock)
+    except DatabaseError as error:
+        raise disk_trouble(error, writing) or Unavailable(
+            f"the database {path} cannot be used: {error.orig}; restore a copy of it, or move it away to start anew"
+        ) from error
 
 
 def _engine(path: Path, *, begin: str, pool_size: int) -> Engine:
@@ -333,7 +340,9 @@ def _replay(connection: Connection, key: str, digest: str) -> list[JobRecord] | 
             f"the idempotency key {key!r} was already used for another submission; use a new key for a new job"
         )
     ids = json.loads(earlier.job_ids)
-    rows = connection.execute(select(tables.job).where(tables.job.c.id.in_(ids)).order_by(tables.job.c.id))
+    rows = connection.execute(select(tables.job).where(tables.job.c.id.in_(ids)).order_by(tables.job.c.id)).all()
+    if len(rows) < len(ids):
+        raise Conflict(f"the jobs of the idempotency key {key!r} have been deleted; use a new key for a new job")
     return [job_record(row) for row in rows]
 
 

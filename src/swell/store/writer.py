@@ -16,6 +16,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from swell.store.disk import disk_trouble
+
 Work = Callable[[Connection], Any]
 BATCH_MAX = 500  # keeps one transaction short; at 500 submissions a second a commit carries about ten
 
@@ -65,8 +67,9 @@ class Writer:
                 for work, future in batch:
                     outcomes.append((future, *_attempt(connection, work)))
         except Exception as error:  # noqa: BLE001  the commit itself failed (disk full …): nobody's work is there
+            problem = disk_trouble(error, self._engine) or error
             for _, future in batch:
-                future.set_exception(error)
+                future.set_exception(problem)
             return
         for future, result, failure in outcomes:
             if failure is not None:
@@ -80,7 +83,9 @@ def _attempt(connection: Connection, work: Work) -> tuple[Any, BaseException | N
     savepoint = connection.begin_nested()
     try:
         result = work(connection)
-    except Exception as error:  # noqa: BLE001  handed to whoever asked for this piece
+    except Exception as error:  # handed to whoever asked for this piece
+        if disk_trouble(error, connection.engine) is not None:
+            raise  # SQLite may have taken the whole transaction back by itself: nobody's work is there
         savepoint.rollback()
         return None, error
     savepoint.commit()

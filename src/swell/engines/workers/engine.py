@@ -21,6 +21,7 @@ from swell.model.cluster import Node, NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen, parse_node, parse_run, parse_task
 
+CHANGES_BITS = 20  # a version is the plan's generation and, below it, a count of the changes made under it
 SILENCE_S = 60.0  # after this long a node is out of reach
 
 
@@ -78,7 +79,7 @@ class WorkersEngine:
     def open(self, generation: int) -> None:
         with self._mutex:
             self._is_open = True
-            self._version = max(self._version, generation)
+            self._change(generation)
         self.on_desired()
 
     def observe(self) -> Observation:
@@ -95,7 +96,7 @@ class WorkersEngine:
         with self._mutex:
             for launch in launches:
                 self._desired[launch.attempt, launch.node] = launch
-                self._version = max(self._version, launch.generation)
+                self._change(launch.generation)
         self.on_desired()
 
     def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
@@ -103,8 +104,12 @@ class WorkersEngine:
             for key, launch in self._desired.items():
                 if key[0] == attempt and not (launch.is_stopping and launch.grace_s <= grace_s):
                     self._desired[key] = launch.stopped(grace_s=grace_s, generation=generation)
-            self._version = max(self._version, generation)
+            self._change(generation)
         self.on_desired()
+
+    def _change(self, generation: int) -> None:
+        """Every change is a newer version. Generations are stored, so a restarted server never goes back."""
+        self._version = max(self._version + 1, generation << CHANGES_BITS)
 
     def forget(self, attempt: AttemptId) -> None:
         """The worker learns it with the next change; until then it keeps an ended run in memory."""

@@ -1,0 +1,373 @@
+"""One cycle after another, with a real store, a hand-moved clock and an engine that says what we tell it to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from swell.controller import Controller
+from swell.model.cluster import Device, Node
+from swell.model.job import Array, AttemptId, Dimension, JobSpec, JobState, Role
+from swell.model.launch import CAUSE_STOPPED, CAUSE_TIME_LIMIT, Launch, Observation, RunSeen, TaskSeen
+from swell.model.quantity import IndexSet
+from swell.model.reason import Code
+from swell.model.resources import Resources
+from swell.store import JobRecord, NewJob, Store, open_store
+
+NODE = Node("a", 4000, 8192, tuple(Device(f"g{n}", 1024, "m") for n in range(4)))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+class ScriptedEngine:
+    """Says what the test put in, remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.nodes: tuple[Node, ...] = (NODE,)
+        self.tasks: list[TaskSeen] = []
+        self.runs: dict[AttemptId, RunSeen] = {}
+        self.silent: dict[str, float] = {}
+        self.asked: list[tuple[object, ...]] = []
+        self.launches: dict[AttemptId, tuple[Launch, ...]] = {}
+
+    def observe(self) -> Observation:
+        tasks, self.tasks = tuple(self.tasks), []
+        return Observation(self.nodes, tasks, tuple(self.runs.values()), self.silent)
+
+    def start(self, launches: tuple[Launch, ...]) -> None:
+        attempt = launches[0].attempt
+        self.launches[attempt] = launches
+        self.asked.append(("start", str(attempt), len(launches[0].lanes)))
+
+    def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
+        self.asked.append(("stop", str(attempt), grace_s))
+
+    def forget(self, attempt: AttemptId) -> None:
+        self.runs.pop(attempt, None)
+        self.asked.append(("forget", str(attempt)))
+
+    def erase(self, attempt: AttemptId) -> None:
+        self.asked.append(("erase", str(attempt)))
+
+    def log_size(self, attempt: AttemptId, index: int) -> int | None:
+        return None
+
+    def read_log(self, attempt: AttemptId, index: int, offset: int, limit: int) -> tuple[int, bytes]:
+        return offset, b""
+
+    def log_offset_at(self, attempt: AttemptId, index: int, moment: float) -> int | None:
+        return None
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.engine = ScriptedEngine()
+        self.folder = folder
+        self.store: Store = open_store(folder / "swell.db", self.clock.now)
+        self.controller = self._controller()
+
+    def _controller(self, keep_s: float | None = None) -> Controller:
+        controller = Controller(self.store, self.engine, self.clock, keep_s=keep_s)
+        controller.load()
+        return controller
+
+    def restart(self) -> None:
+        """As after kill -9: only the store is left."""
+        self.store.close()
+        self.store = open_store(self.folder / "swell.db", self.clock.now)
+        self.engine.asked.clear()
+        self.controller = self._controller()
+
+    def submit(self, **changes: object) -> int:
+        spec = JobSpec(
+            name="j",
+            roles=(Role("worker", ("true",), Resources(1000, 0, 0), 1),),
+            dimension=Dimension.TASKS,
+            width_min=1,
+            width_max=1,
+            array=None,
+            priority=0,
+            time_limit_s=None,
+            grace_s=30.0,
+            workdir="/",
+            env=(),
+            umask=0o022,
+        )
+        [record] = self.controller.submit([NewJob(replace(spec, **changes), "me", {"A": "1"})]).result()  # type: ignore[arg-type]
+        return record.id
+
+    def gang(self, tasks: int, gpus: int = 0) -> int:
+        role = Role("worker", ("true",), Resources(1000, 0, gpus), tasks)
+        return self.submit(roles=(role,), width_min=tasks, width_max=tasks)
+
+    def array(self, text: str, at_once: int) -> int:
+        indices = IndexSet.parse(text)
+        return self.submit(array=Array(indices, at_once), width_max=at_once)
+
+    def cycle(self, seconds: float = 1.0) -> None:
+        self.clock.time += seconds
+        self.controller.cycle()
+
+    def began(self, job: int, *indices: int) -> None:
+        self.engine.tasks += [TaskSeen(AttemptId(job, 1), i, "a", i, self.clock.time) for i in indices]
+
+    def ended(self, job: int, index: int, code: int | None = 0, cause: str = "") -> None:
+        now = self.clock.time
+        self.engine.tasks.append(TaskSeen(AttemptId(job, 1), index, "a", index, now - 1, now, code, cause))
+
+    def run(self, job: int, in_use: tuple[int, ...] = (), left: int = 0, revision: int = 1, done: bool = False) -> None:
+        attempt = AttemptId(job, 1)
+        self.engine.runs[attempt] = RunSeen(attempt, "a", revision, in_use, left, done)
+
+    def job(self, job: int) -> JobRecord:
+        return self.store.job(job)
+
+    def states(self, *jobs: int) -> list[str]:
+        return [str(self.job(job).state) for job in jobs]
+
+    def kinds(self, job: int) -> list[str]:
+        return [event.kind for event in self.store.events(job=job)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.store.close()
+
+
+def test_a_job_goes_from_queued_to_succeeded_only_by_what_is_seen(stage: Stage) -> None:
+    job = stage.submit()
+    seen = [stage.states(job)[0]]
+    stage.cycle()
+    seen.append(stage.states(job)[0])
+    stage.cycle()
+    seen.append(stage.states(job)[0])
+    stage.began(job, 0)
+    stage.run(job, in_use=(0,))
+    stage.cycle()
+    seen.append(stage.states(job)[0])
+    stage.ended(job, 0)
+    stage.cycle()
+    seen.append(stage.states(job)[0])
+    stage.run(job, done=True)
+    stage.cycle()
+    seen.append(stage.states(job)[0])
+    assert seen == ["queued", "starting", "starting", "running", "running", "succeeded"]
+    assert stage.kinds(job) == ["Submitted", "Started", "Running", "Ended"]
+    assert stage.engine.asked == [("start", "1.1", 1), ("forget", "1.1")]
+    assert (stage.job(job).exit_code, stage.job(job).width, stage.job(job).nodes) == (0, 0, ("a",))
+
+
+def test_a_gang_runs_only_when_every_rank_has_begun(stage: Stage) -> None:
+    job = stage.gang(2, gpus=1)
+    stage.cycle()
+    stage.began(job, 0)
+    stage.cycle()
+    assert stage.states(job) == ["starting"]
+    stage.began(job, 1)
+    stage.cycle()
+    assert stage.states(job) == ["running"]
+    lanes = stage.engine.launches[AttemptId(job, 1)][0].lanes
+    assert [lane.devices for lane in lanes] == [("g0",), ("g1",)]
+
+
+def test_a_gang_with_a_failed_rank_is_stopped_and_fails_with_that_ranks_code(stage: Stage) -> None:
+    job = stage.gang(2)
+    stage.cycle()
+    stage.began(job, 0, 1)
+    stage.cycle()
+    stage.ended(job, 1, 5)
+    stage.cycle()
+    assert stage.states(job) == ["stopping"]
+    assert stage.engine.asked[-1] == ("stop", "1.1", 30.0)
+    stage.ended(job, 0, 143, CAUSE_STOPPED)
+    stage.run(job, done=True)
+    stage.cycle()
+    record = stage.job(job)
+    assert (record.state, record.exit_code, record.reason_code) == (JobState.FAILED, 5, Code.TASK_FAILED)
+    assert record.reason_evidence["rank"] == 1
+
+
+def test_an_array_goes_on_after_a_failed_task_and_fails_at_the_end(stage: Stage) -> None:
+    job = stage.array("0-3", 2)
+    stage.cycle()
+    assert stage.engine.asked == [("start", "1.1", 2)]
+    stage.ended(job, 0, 0)
+    stage.ended(job, 1, 7)
+    stage.run(job, in_use=(0, 1), left=0)
+    stage.cycle()
+    assert stage.states(job) == ["running"]
+    stage.ended(job, 2, 9)
+    stage.ended(job, 3, 0)
+    stage.run(job, done=True)
+    stage.cycle()
+    record = stage.job(job)
+    counts = (record.tasks_succeeded, record.tasks_failed, record.tasks_running)
+    assert (record.state, record.exit_code, counts) == (JobState.FAILED, 7, (2, 2, 0))
+
+
+def test_room_of_an_arrays_last_lanes_is_given_on_as_they_fall_empty(stage: Stage) -> None:
+    array = stage.array("0-3", 4)
+    stage.cycle()
+    waits = stage.gang(2)
+    for index in range(4):
+        stage.began(array, index)
+    stage.run(array, in_use=(0, 1, 2, 3), left=0)
+    stage.cycle()
+    assert stage.states(waits) == ["queued"]
+    stage.ended(array, 0)
+    stage.ended(array, 1)
+    stage.run(array, in_use=(2, 3), left=0)
+    stage.cycle()
+    assert stage.states(array, waits) == ["running", "starting"]
+
+
+def test_a_queued_job_is_cancelled_at_once_and_a_running_one_is_stopped_first(stage: Stage) -> None:
+    running, queued = stage.gang(4), stage.gang(4)
+    stage.cycle()
+    stage.began(running, 0, 1, 2, 3)
+    stage.cycle()
+    for job in (running, queued):
+        stage.controller.cancel(job, by="me", grace_s=2.0).result()
+    stage.cycle()
+    assert stage.states(running, queued) == ["stopping", "cancelled"]
+    assert stage.engine.asked[-1] == ("stop", "1.1", 2.0)
+    for rank in range(4):
+        stage.ended(running, rank, 143, CAUSE_STOPPED)
+    stage.run(running, done=True)
+    stage.cycle()
+    record = stage.job(running)
+    assert (record.state, record.reason_code, record.exit_code) == (JobState.CANCELLED, Code.CANCELLED, 143)
+
+
+def test_a_job_that_ended_well_before_it_heard_of_its_cancellation_has_succeeded(stage: Stage) -> None:
+    job = stage.submit()
+    stage.cycle()
+    stage.ended(job, 0, 0)
+    stage.run(job, done=True)
+    stage.controller.cancel(job, by="me", grace_s=None).result()
+    stage.cycle()
+    assert stage.states(job) == ["succeeded"]
+
+
+def test_a_task_ended_by_its_time_limit_gives_that_as_the_reason(stage: Stage) -> None:
+    job = stage.submit(time_limit_s=5.0)
+    stage.cycle()
+    stage.ended(job, 0, 143, CAUSE_TIME_LIMIT)
+    stage.run(job, done=True)
+    stage.cycle()
+    assert (stage.job(job).state, stage.job(job).reason_code) == (JobState.FAILED, Code.TIME_LIMIT)
+
+
+def test_a_repeated_or_late_sighting_changes_nothing(stage: Stage) -> None:
+    job = stage.array("0-1", 1)
+    stage.cycle()
+    for _ in range(2):
+        stage.ended(job, 0, 3)
+        stage.began(job, 0)
+        stage.cycle()
+    record = stage.job(job)
+    assert (record.tasks_failed, record.tasks_running) == (1, 0)
+
+
+def test_a_cycle_that_changes_nothing_writes_nothing(stage: Stage) -> None:
+    job = stage.gang(9)
+    stage.cycle()
+    before = (stage.job(job).version, stage.store.last_event_id(), stage.store.generation())
+    for _ in range(3):
+        stage.cycle()
+    assert (stage.job(job).version, stage.store.last_event_id(), stage.store.generation()) == before
+
+
+def test_after_a_crash_the_engine_is_told_again_and_nothing_is_started_twice(stage: Stage) -> None:
+    running, stopping, queued = stage.submit(), stage.submit(), stage.gang(4)
+    stage.cycle()
+    stage.began(running, 0)
+    stage.began(stopping, 0)
+    stage.cycle()
+    stage.controller.cancel(stopping, by="me", grace_s=3.0).result()
+    stage.cycle()
+    stage.restart()
+    assert stage.engine.asked == [("start", "1.1", 1), ("start", "2.1", 1), ("stop", "2.1", 3.0)]
+    stage.cycle()
+    assert stage.states(running, stopping, queued) == ["running", "stopping", "queued"]
+    assert len(stage.engine.asked) == 3
+
+
+def test_a_cancellation_accepted_just_before_a_crash_is_carried_out_after_it(stage: Stage) -> None:
+    job = stage.submit()
+    stage.store.request_cancel(job, by="me", grace_s=None).result()
+    stage.restart()
+    stage.cycle()
+    assert stage.states(job) == ["cancelled"]
+
+
+def test_what_could_not_be_recorded_is_tried_again_and_not_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full while a task ended: its end must survive in memory until it can be written."""
+    job = stage.submit()
+    stage.cycle()
+    stage.ended(job, 0, 6)
+    stage.run(job, done=True)
+    real = stage.store.record
+    monkeypatch.setattr(stage.store, "record", lambda changes: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        stage.cycle()
+    assert stage.states(job) == ["starting"]
+    monkeypatch.setattr(stage.store, "record", real)
+    stage.cycle()
+    assert (stage.states(job), stage.job(job).exit_code) == (["failed"], 6)
+
+
+def test_a_machine_that_is_not_heard_of_becomes_the_reason_and_ceases_to_be_it(stage: Stage) -> None:
+    job = stage.submit()
+    stage.cycle()
+    stage.began(job, 0)
+    stage.cycle()
+    stage.engine.silent = {"a": 61.0}
+    stage.engine.nodes = (replace(NODE, is_reachable=False),)
+    stage.cycle()
+    assert (stage.job(job).state, stage.job(job).reason_code) == (JobState.RUNNING, Code.WORKER_UNREACHABLE)
+    stage.engine.silent, stage.engine.nodes = {}, (NODE,)
+    stage.cycle()
+    assert stage.job(job).reason_code is None
+
+
+def test_history_older_than_the_retention_goes_with_its_logs(stage: Stage) -> None:
+    stage.controller = stage._controller(keep_s=100.0)
+    old = stage.submit()
+    stage.cycle()
+    stage.ended(old, 0)
+    stage.run(old, done=True)
+    stage.cycle()
+    stage.cycle(seconds=50)
+    assert stage.states(old) == ["succeeded"]
+    stage.cycle(seconds=60)
+    listed, _ = stage.store.listing(ended_since=None)
+    assert listed == []
+    assert stage.engine.asked[-1] == ("erase", "1.1")
+
+
+def test_every_job_that_is_not_running_has_one_reason_in_words(stage: Stage) -> None:
+    first, second, never = stage.gang(4), stage.gang(4), stage.gang(9)
+    stage.cycle()
+    reasons = [stage.controller.reason(stage.job(job)) for job in (first, second, never)]
+    assert [reason and reason.code for reason in reasons] == [
+        Code.STARTING,
+        Code.WAITING_FOR_ROOM,
+        Code.CANNOT_RUN_HERE,
+    ]
+    assert all(reason and reason.message and reason.next for reason in reasons)

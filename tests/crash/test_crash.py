@@ -1,0 +1,16 @@
+"""Kill -9 at any point, then start again: nothing is lost, nothing runs twice (invariants 3 and 5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from .rounds import play
+
+SEEDS = (1, 2, 3)  # `make soak` plays fifty
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_killing_server_and_worker_at_random_moments_loses_nothing(seed: int) -> None:
+    print(f"repeat with: .venv/bin/python -m tests.crash.rounds {seed}")
+    assert play(seed) == []
