@@ -236,6 +236,36 @@ def test_room_of_an_arrays_last_lanes_is_given_on_as_they_fall_empty(stage: Stag
     assert stage.states(array, waits) == ["running", "starting"]
 
 
+def test_an_array_that_gave_all_its_room_back_waits_and_goes_on_with_what_it_has_not_begun(stage: Stage) -> None:
+    array = stage.array("0-9", 4)
+    stage.cycle()
+    stage.began(array, 0, 1, 2, 3)
+    stage.run(array, in_use=(0, 1, 2, 3), left=6)
+    stage.cycle()
+    urgent = stage.submit(roles=(Role("worker", ("true",), Resources(4000, 0, 0), 1),), priority=9)
+    stage.cycle()
+    assert stage.engine.asked[-1] == ("start", "1.1", 0)  # every lane is taken back; the tasks go on
+    assert stage.states(array, urgent) == ["running", "queued"]
+    for index in range(4):
+        stage.ended(array, index)
+    stage.run(array, left=6, revision=2)
+    stage.cycle()
+    assert stage.states(array, urgent) == ["stopping", "starting"]
+    stage.restart()
+    assert ("stop", "1.1", 30.0) in stage.engine.asked
+    stage.run(array, revision=2, done=True)
+    stage.cycle()
+    assert stage.states(array, urgent) == ["queued", "starting"]
+    stage.restart()
+    stage.ended(urgent, 0)
+    stage.run(urgent, done=True)
+    stage.cycle()
+    assert stage.states(array, urgent) == ["starting", "succeeded"]
+    [launch] = stage.engine.launches[AttemptId(array, 2)]
+    assert (launch.indices, launch.world_size, len(launch.lanes)) == ("4,5,6,7,8,9", 10, 4)
+    assert stage.kinds(array) == ["Submitted", "Started", "Running", "Stopping", "Yielded", "Started"]
+
+
 def test_a_queued_job_is_cancelled_at_once_and_a_running_one_is_stopped_first(stage: Stage) -> None:
     running, queued = stage.gang(4), stage.gang(4)
     stage.cycle()

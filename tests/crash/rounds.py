@@ -93,9 +93,11 @@ class Round:
     def _submit_some(self) -> None:
         seconds = f"{self.random.uniform(0.0, 0.4):.3f}"
         code = self.random.choice([0, 0, 0, 3])
-        kind = self.random.choice(["single", "gang", "array", "array"])
+        kind = self.random.choice(["single", "gang", "array", "array", "urgent"])
         if kind == "single":
             self._submit("single", ["--", seconds, str(code)], indices=[0], code=code)
+        elif kind == "urgent":  # arrays before it must give room back
+            self._submit("urgent", ["--", seconds, "0"], indices=[0], priority=9, cpus=3)
         elif kind == "gang":
             self._submit("gang", ["--", seconds, "0"], indices=[0, 1], tasks=2)
         else:
@@ -174,8 +176,11 @@ class Round:
 
     def _verify_tasks(self, client: Client, expected: Expected) -> list[str]:
         problems = []
-        [attempt] = client.show(expected.job)["attempts"]
-        codes = {task["index"]: task["exit_code"] for task in attempt["tasks"]}
+        lives = client.show(expected.job)["attempts"]
+        tasks = [(task["index"], task["exit_code"]) for life in lives for task in life["tasks"]]
+        codes = dict(tasks)
+        if len(codes) != len(tasks):
+            problems.append(f"a task of job {expected.job} is recorded twice: {tasks}")
         for index in expected.indices:
             if not (self.folder / "ran" / f"{expected.job}.{index}").exists():
                 problems.append(f"task {expected.job}.{index} never ran")

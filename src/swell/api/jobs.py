@@ -16,6 +16,7 @@ from swell.api.services import Services
 from swell.api.wire import ERRORS, Cancellation, JobOut, JobsOut, Json, Submission
 from swell.errors import Rejected
 from swell.manifests import Context, read_document, read_manifests
+from swell.manifests.fields import system_bytes
 from swell.model.job import JobSpec
 from swell.store import JobRecord, NewJob
 
@@ -120,6 +121,9 @@ def _digest(body: Submission) -> str:
 def _read(body: Submission) -> list[JobSpec]:
     if not body.workdir.startswith("/"):
         raise Rejected(f"workdir {body.workdir!r} is not an absolute path; send the caller's folder in full")
+    system_bytes(body.workdir, "workdir")
+    for name, text in body.env.items():
+        system_bytes(f"{name}={text}", f"env: the variable {name!r}")
     context = Context(workdir=body.workdir, umask=body.umask)
     if isinstance(body.manifest, str):
         return read_manifests(body.manifest, context)

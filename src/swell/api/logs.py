@@ -39,7 +39,7 @@ def logs_router(services: Services) -> APIRouter:
         pause = LOOK_FIRST_S
         while True:
             job = services.store.job(job.id)
-            life = AttemptId(job.id, attempt or max(job.attempts, 1))
+            life = AttemptId(job.id, attempt or _life_of(services, job, index))
             is_complete = _is_complete(services, job, life, index)  # before reading: what comes after may be missed
             offset = _from(services, life, index, offset, since)
             start, data = services.engine.read_log(life, index, offset, limit)
@@ -63,6 +63,14 @@ def _index(job: JobRecord, rank: int | None) -> int:
     if rank is not None and not 0 <= rank < total:
         raise NotFound(f"job {job.id} has no task {rank}; its ranks are 0 to {total - 1}")
     return rank or 0
+
+
+def _life_of(services: Services, job: JobRecord, index: int) -> int:
+    """The last attempt that this task was in: an array that gave its room back goes on in another."""
+    last = max(job.attempts, 1)
+    if job.attempts < 2:
+        return last
+    return next((life for life in range(last, 0, -1) if services.store.task(job.id, life, index)), last)
 
 
 def _from(services: Services, life: AttemptId, index: int, offset: int, since: float | None) -> int:

@@ -26,6 +26,7 @@ class Begin:
     """Tell the engine about an attempt, new or with other lanes."""
 
     attempt: AttemptRecord
+    done: frozenset[int] = frozenset()  #: an array's indices that earlier attempts have ended
 
 
 def enact(world: World, plan: Plan, changes: Changes, now: float) -> list[Begin]:
@@ -38,7 +39,7 @@ def enact(world: World, plan: Plan, changes: Changes, now: float) -> list[Begin]
         else:
             _set_slots(job, action, changes)
         assert job.attempt is not None
-        begins.append(Begin(job.attempt))
+        begins.append(Begin(job.attempt, done_before(job)))
     for job_id, verdict in plan.verdicts.items():
         job = world.jobs[job_id]
         if job.reason is not verdict.code:
@@ -49,6 +50,7 @@ def enact(world: World, plan: Plan, changes: Changes, now: float) -> list[Begin]
 
 def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
     job.attempts += 1
+    job.begun_now.clear()
     job.nodes = tuple(dict.fromkeys(slot.node for slot in start.slots))
     job.state, job.reason, job.evidence = JobState.STARTING, Code.STARTING, {"nodes": ", ".join(job.nodes)}
     job.set_attempt(
@@ -81,6 +83,11 @@ def _set_slots(job: LiveJob, action: SetSlots, changes: Changes) -> None:
     job.write(changes)
 
 
+def done_before(job: LiveJob) -> frozenset[int]:
+    """What a later attempt of an array need not do again. In the first nothing was done before."""
+    return frozenset(job.ended) - job.begun_now if job.attempts > 1 and job.shape.is_array else frozenset()
+
+
 def carry_out(engine: Engine, effects: Iterable[Effect], generation: int) -> None:
     for effect in effects:
         if isinstance(effect, Stop):
@@ -92,13 +99,15 @@ def carry_out(engine: Engine, effects: Iterable[Effect], generation: int) -> Non
 
 def begin(engine: Engine, begins: Iterable[Begin], generation: int, read: Callable[[int], JobRecord]) -> None:
     for one in begins:
-        engine.start(launches(read(one.attempt.job_id), one.attempt, generation))
+        engine.start(launches(read(one.attempt.job_id), one.attempt, generation, one.done))
 
 
-def launches(job: JobRecord, attempt: AttemptRecord, generation: int) -> tuple[Launch, ...]:
+def launches(
+    job: JobRecord, attempt: AttemptRecord, generation: int, done: frozenset[int] = frozenset()
+) -> tuple[Launch, ...]:
     """One launch per node, the same for the same attempt whenever it is made."""
     spec = job.spec
-    nodes = tuple(dict.fromkeys(slot.node for slot in attempt.slots))
+    nodes = tuple(dict.fromkeys(str(place["node"]) for place in attempt.placements))
     # Every place it ever had counts for the gang's size; an array's tasks stand alone.
     world_size = len(attempt.placements) if spec.array is None else 1
     return tuple(
@@ -114,7 +123,7 @@ def launches(job: JobRecord, attempt: AttemptRecord, generation: int) -> tuple[L
             environment=job.environment,
             env=spec.env,
             lanes=tuple(_lane(slot) for slot in attempt.slots if slot.node == node and not slot.is_draining),
-            indices=str(spec.array.indices) if spec.array else _ranks(attempt.slots, node),
+            indices=str(_without(spec.array.indices, done)) if spec.array else _ranks(attempt.slots, node),
             is_array=spec.array is not None,
             world_size=world_size if spec.array is None else len(spec.array.indices),
             nodes=nodes,
@@ -127,6 +136,12 @@ def launches(job: JobRecord, attempt: AttemptRecord, generation: int) -> tuple[L
 
 def _lane(slot: Slot) -> Lane:
     return Lane(slot.number, slot.devices)
+
+
+def _without(indices: IndexSet, done: frozenset[int]) -> IndexSet:
+    if not done:
+        return indices
+    return IndexSet(tuple((index, index, 1) for index in indices if index not in done))
 
 
 def _ranks(slots: tuple[Slot, ...], node: str) -> str:

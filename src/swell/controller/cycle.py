@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from swell.controller.apply import Begin, begin, carry_out, enact
+from swell.controller.apply import Begin, begin, carry_out, done_before, enact
 from swell.controller.clock import Clock
 from swell.controller.observe import Effect, Stop, fold
 from swell.controller.world import World
@@ -211,14 +211,17 @@ class Controller:
         """The store is the truth: read it again, and tell the engine everything again."""
         world = World()
         records = {record.id: record for record in self._store.active()}
-        for record in records.values():
-            world.add(record)
+        open_attempts = {attempt.job_id: attempt for attempt in self._store.open_attempts()}
         stops: list[Effect] = []
         begins = []
-        for attempt in self._store.open_attempts():
-            job = world.jobs[attempt.job_id]
-            world.restore(job, attempt, self._store.tasks(attempt.job_id, attempt.number))
-            begins.append(Begin(attempt))
+        for record in records.values():
+            job = world.add(record)
+            if record.attempts == 0:
+                continue
+            attempt = open_attempts.get(job.id)
+            world.restore(job, attempt, self._store.tasks(job.id))
+            if attempt is not None:
+                begins.append(Begin(attempt, done_before(job)))
             if job.state is JobState.STOPPING:
                 stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
         self._world = world

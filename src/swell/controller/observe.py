@@ -83,10 +83,10 @@ def _fold_run(world: World, run: RunSeen, changes: Changes) -> bool:
         return False
     in_use = set(run.in_use)
     kept = tuple(slot for slot in job.slots if slot.number in in_use or (run.left > 0 and not slot.is_draining))
-    if kept == job.slots:
-        return False
-    job.set_attempt(with_slots(job.attempt, kept, revision=job.attempt.revision), changes)
-    return True
+    if kept != job.slots:
+        job.set_attempt(with_slots(job.attempt, kept, revision=job.attempt.revision), changes)
+        return True
+    return False
 
 
 def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
@@ -102,7 +102,7 @@ def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Ef
 
 def _go_on(job: LiveJob, changes: Changes) -> list[Effect]:
     effects: list[Effect] = []
-    if job.state is JobState.STARTING and job.ended and (job.shape.is_array or job.has_begun_all):
+    if job.state is JobState.STARTING and job.has_begun:
         job.state, job.reason, job.evidence = JobState.RUNNING, None, {}
         assert job.attempt is not None
         job.set_attempt(replace(job.attempt, started_at=job.started_at), changes)
@@ -110,6 +110,8 @@ def _go_on(job: LiveJob, changes: Changes) -> list[Effect]:
     if job.state is not JobState.STOPPING:
         if job.cancel_by is not None:
             effects += _stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
+        elif job.shape.is_array and not job.slots and job.unfinished > job.running:
+            effects += _stop(job, changes, "its room went to jobs before it; the rest of it waits", None)
         elif job.failure is not None and not job.shape.is_array:
             effects += _stop(job, changes, f"task {job.failure.index} failed", None)
     elif job.cancel_by is not None and job.evidence.get("cancelled") is None:
@@ -133,10 +135,24 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})
     elif job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+    elif job.shape.is_array and job.unfinished > 0:
+        _line_up_again(job, changes, now)
     else:
         assert job.failure is not None, f"job {job.id} ended without success and without a failed task"
         end(world, job, changes, now, JobState.FAILED, *_failure(job, job.failure))
     return [Forget(attempt)]
+
+
+def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
+    """An array that gave all its room back: what it has not begun is a new attempt's work."""
+    assert job.attempt is not None
+    job.set_attempt(replace(job.attempt, slots=(), ended_at=now, outcome="yielded"), changes)
+    job.attempt = None
+    job.begun_now.clear()
+    job.finished_on.clear()
+    job.state, job.reason, job.evidence = JobState.QUEUED, Code.NOT_YET_PLANNED, {}
+    job.write(changes)
+    changes.events.append(EventRecord("Yielded", job.id, detail={"attempt": job.attempts, "left": job.unfinished}))
 
 
 def _failure(job: LiveJob, task: TaskSeen) -> tuple[Code, Evidence]:

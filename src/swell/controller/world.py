@@ -34,6 +34,7 @@ class LiveJob:
     attempts: int = 0
     started_at: float | None = None
     ended: dict[int, bool] = field(default_factory=dict)  #: index → has ended; absent: not begun
+    begun_now: set[int] = field(default_factory=set)  #: tasks seen in the present attempt
     running: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -60,7 +61,7 @@ class LiveJob:
                 state=self.state,
                 slots=self.slots,
                 started_at=self.attempt.created_at if self.attempt else None,
-                unfinished=self.tasks_total - self.succeeded - self.failed,
+                unfinished=self.unfinished,
             )
         return self._view
 
@@ -100,6 +101,7 @@ class LiveJob:
                 self.failed += 1
                 self.failure = self._worse(task)
         self.ended[task.index] = task.ended_at is not None
+        self.begun_now.add(task.index)
         return True
 
     def _worse(self, task: TaskSeen) -> TaskSeen:
@@ -112,8 +114,13 @@ class LiveJob:
         return min(known, task, key=lambda seen: (seen.cause == CAUSE_STOPPED, seen.ended_at or 0.0, seen.index))
 
     @property
-    def has_begun_all(self) -> bool:
-        return len(self.ended) >= len(self.slots)
+    def has_begun(self) -> bool:
+        """Of a gang every rank, of an array any task."""
+        return bool(self.begun_now) if self.shape.is_array else len(self.begun_now) >= len(self.slots)
+
+    @property
+    def unfinished(self) -> int:
+        return self.tasks_total - self.succeeded - self.failed
 
     @property
     def has_only_succeeded(self) -> bool:
@@ -159,11 +166,12 @@ class World:
             self.silent = True
         return job
 
-    def restore(self, job: LiveJob, attempt: AttemptRecord, tasks: list[TaskRecord]) -> None:
-        """Put an open attempt back as the store has it."""
+    def restore(self, job: LiveJob, attempt: AttemptRecord | None, tasks: list[TaskRecord]) -> None:
+        """Put what is known of its tasks back, and its open attempt if it has one, as the store has them."""
         job.attempt = attempt
         for task in tasks:
             job.count(seen_again(task))
+        job.begun_now = {task.index for task in tasks if attempt is not None and task.attempt == attempt.number}
 
     def views(self) -> tuple[JobView, ...]:
         return tuple([job.view() for job in self.jobs.values()])

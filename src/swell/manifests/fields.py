@@ -56,6 +56,16 @@ def whole_number(value: object, where: str, *, low: int, high: int) -> int:
     return number
 
 
+def system_bytes(text: str, where: str) -> bytes:
+    """As the kernel will get it. Bytes that are no UTF-8 came as lone surrogates and go back to what they were."""
+    if "\0" in text:
+        raise Rejected(f"{where} holds a null character, which no program can be given")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise Rejected(f"{where} is not valid Unicode text: {describe(text)}; write it as UTF-8") from None
+
+
 def describe(value: object) -> str:
     kinds = {dict: "a mapping", list: "a list", str: "text", bool: "true/false", type(None): "empty"}
     kind = kinds.get(type(value), "a number")

@@ -11,7 +11,7 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.context import Context
-from swell.manifests.fields import describe, quantity, refuse_unknown, take_mapping, whole_number
+from swell.manifests.fields import describe, quantity, refuse_unknown, system_bytes, take_mapping, whole_number
 from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, Role
 from swell.model.quantity import parse_array, parse_cpus, parse_duration, parse_memory, parse_range
 from swell.model.resources import Resources
@@ -102,7 +102,7 @@ def _workdir(value: object, context: Context) -> str:
         return context.workdir
     if not isinstance(value, str) or not value:
         raise Rejected(f"workdir must be a folder's path, but is {describe(value)}; leave it out for the caller's own")
-    _bytes(value, "workdir")
+    system_bytes(value, "workdir")
     return str(PurePosixPath(context.workdir) / value)
 
 
@@ -115,21 +115,11 @@ def read_command(value: object) -> tuple[str, ...]:
     for word in value:
         if isinstance(word, bool) or not isinstance(word, str | int | float):
             raise Rejected(f"command: every word must be text, but one is {describe(word)}; quote it")
-        if len(_bytes(str(word), "command: a word")) > COMMAND_BYTES_MAX:
+        if len(system_bytes(str(word), "command: a word")) > COMMAND_BYTES_MAX:
             raise Rejected(f"command: a word is longer than {COMMAND_BYTES_MAX} bytes; put it into a file")
     if not str(value[0]):
         raise Rejected("command: the first word, the program, is empty")
     return tuple(str(word) for word in value)
-
-
-def _bytes(text: str, where: str) -> bytes:
-    """As the kernel will get it. Bytes that are no UTF-8 came as lone surrogates and go back to what they were."""
-    if "\0" in text:
-        raise Rejected(f"{where} holds a null character, which no program can be given")
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        raise Rejected(f"{where} is not valid Unicode text: {describe(text)}; write it as UTF-8") from None
 
 
 def _name(value: object, context: Context, command: tuple[str, ...]) -> str:
@@ -163,8 +153,8 @@ def read_env(value: object) -> tuple[tuple[str, str], ...]:
             raise Rejected(f"env: {key!r} cannot be a variable's name; write NAME: value")
         if not isinstance(text, str | int | float):
             raise Rejected(f"env: the value of {key} must be text, but is {describe(text)}; quote it")
-        _bytes(key, "env: a name")
-        _bytes(str(text), f"env: the value of {key}")
+        system_bytes(key, "env: a name")
+        system_bytes(str(text), f"env: the value of {key}")
     return tuple(sorted((key, _env_text(text)) for key, text in mapping.items()))
 
 

@@ -247,10 +247,8 @@ class Store:
         still = select(tables.attempt).where(tables.attempt.c.ended_at.is_(None))
         return [attempt_record(row) for row in self._rows(still)]
 
-    def tasks(self, job: JobId, attempt: int | None = None) -> list[TaskRecord]:
+    def tasks(self, job: JobId) -> list[TaskRecord]:
         of_job = select(tables.task).where(tables.task.c.job_id == job)
-        if attempt is not None:
-            of_job = of_job.where(tables.task.c.attempt == attempt)
         rows = self._rows(of_job.order_by(tables.task.c.attempt, tables.task.c.task_index))
         return [task_record(row) for row in rows]
 

@@ -34,7 +34,7 @@ def run_variables(launch: Launch, caller: dict[str, str], *, store: str, port: i
         "MASTER_ADDR": MASTER_ADDR,
         "MASTER_PORT": str(port),
         "JOB_UUID": f"{store[:8]}-{launch.attempt.job}",
-        "JOB_RESTARTED": "TRUE" if launch.attempt.number > 1 else "FALSE",
+        "JOB_RESTARTED": "TRUE" if launch.attempt.number > 1 and not launch.is_array else "FALSE",
     }
 
 
