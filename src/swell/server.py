@@ -27,7 +27,7 @@ from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, SwellError
-from swell.state import StateFolder
+from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
 
 KEEP_S_DEFAULT = 30 * 86400.0  # ended jobs and their logs are kept for 30 days
@@ -35,6 +35,10 @@ RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than t
 LOOPBACK = "127.0.0.1"
 
 log = logging.getLogger(__name__)
+
+
+class AlreadyServed(Conflict):
+    """Somebody else holds the folder's lock."""
 
 
 def main() -> int:
@@ -46,6 +50,9 @@ def main() -> int:
     os.umask(0o077)
     try:
         serve(StateFolder.locate(options.state), port=options.port)
+    except AlreadyServed as error:
+        print(f"swell: {error}", file=sys.stderr)
+        return EXIT_ALREADY_SERVED
     except SwellError as error:
         print(f"swell: {error}", file=sys.stderr)
         return 1
@@ -57,7 +64,7 @@ def serve(state: StateFolder, *, port: int) -> None:
     state.prepare()
     lock = state.lock("server")
     if lock is None:
-        raise Conflict(
+        raise AlreadyServed(
             f"a server for {state} runs already (process {state.lock_holder('server')}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
     ]
 )
 SECRET_BYTES = 32
+EXIT_ALREADY_SERVED = 3  # of a server that found the folder's lock taken
+PROBE_S_MAX = 5.0  # asking who holds a lock takes microseconds; this is for one that was stopped in the middle
 PROBE_BYTES = 256 * 1024  # what a new database and its log take before the first job
 
 
@@ -111,12 +114,11 @@ class StateFolder:
         except OSError as error:
             raise Unavailable(disk_problem(error, self.root)) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _take(descriptor):
+                os.close(descriptor)
+                return None
             os.ftruncate(descriptor, 0)
             os.write(descriptor, str(os.getpid()).encode())
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
         except OSError as error:
             os.close(descriptor)
             raise Unavailable(disk_problem(error, self.root)) from error
@@ -172,6 +174,22 @@ class StateFolder:
             with contextlib.suppress(OSError):
                 beside.unlink()
             raise
+
+
+def _take(descriptor: int) -> bool:
+    """Somebody who only asks who the holder is (`lock_holder`) holds it for an instant, too: that is waited out."""
+    until = time.monotonic() + PROBE_S_MAX
+    while time.monotonic() < until:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            pass
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False  # held for itself alone: a real holder
+    return False
 
 
 class Lock:

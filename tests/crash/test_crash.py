@@ -6,7 +6,7 @@ import pytest
 
 from .rounds import play
 
-SEEDS = (1, 2, 3)  # `make soak` plays fifty
+SEEDS = (1, 14, 15)  # `make soak` plays fifty; 14 and 15 once found bugs (see docs/testing.md)
 
 
 @pytest.mark.slow

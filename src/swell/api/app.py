@@ -35,6 +35,7 @@ def create_app(services: Services) -> Any:
         openapi_url="/api/v1/openapi.json",
         docs_url=None,  # its page loads scripts from elsewhere; many labs have no way out
         redoc_url=None,
+        redirect_slashes=False,  # an empty name is an error, not another address
     )
     for router in (jobs_router, logs_router, events_router, workers_router, server_router):
         app.include_router(router(services))

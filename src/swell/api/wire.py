@@ -47,6 +47,7 @@ class Sync(BaseModel):
     node: dict[str, Any]
     version: int
     store: str = ""
+    server: str = Field(default="", description="the server process that has been told everything before this")
     tasks: list[list[Any]] = Field(default_factory=list)
     runs: list[dict[str, Any]] = Field(default_factory=list)
     hold_s: float = Field(default=0, ge=0, le=60)

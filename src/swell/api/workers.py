@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from fastapi import APIRouter, Response
 
@@ -22,6 +23,8 @@ def workers_router(services: Services) -> APIRouter:
         if body.store and body.store != services.store.id:
             raise Conflict(f"this server keeps store {services.store.id}, the worker belongs to {body.store}")
         report = _report(body)
+        if body.server != services.server_id:  # the rest of the story was told to another process
+            report = replace(report, tasks=(), runs=())
         engine.sync(report)
         until = asyncio.get_running_loop().time() + body.hold_s
         answer = engine.answer(report.node.id, body.version)

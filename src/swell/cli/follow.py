@@ -22,25 +22,38 @@ PASSING_S = 1.0
 FOLLOWED_MAX = 16  # more tasks than this on one terminal help nobody
 
 
-def follow(client: Client, job: Job) -> None:
-    """Until it has ended; then say how, if that was not well."""
-    said = ""
-    copiers: list[threading.Thread] | None = None  #: None: nothing to copy yet
-    if job.document["reason"] and job.document["reason"]["code"] in PASSING:
-        job.refresh(wait_s=PASSING_S)
-    while not job.has_ended:
-        reason = job.document["reason"]
-        text = f"waits: {reason['message']}" if reason and job.state == "queued" else ""
-        if text and text != said:
-            say(f"job {job.id} {text}")
-            said = text
-        if job.state not in ("queued", "held") and copiers is None:
-            copiers = _copiers(client, job)
-        _show_progress(job)
-        job.refresh(wait_s=POLL_S)
-    for copier in _copiers(client, job) if copiers is None else copiers:
-        copier.join()
-    _show_end(job)
+class Follower:
+    """Shows one job; may be interrupted and go on where it was, without showing anything twice."""
+
+    def __init__(self, client: Client, job: Job) -> None:
+        self._client = client
+        self._job = job
+        self._said = ""
+        self._copiers: list[threading.Thread] | None = None  #: None: nothing to copy yet
+
+    def until_ended(self) -> None:
+        """Then say how, if that was not well."""
+        job = self._job
+        if job.document["reason"] and job.document["reason"]["code"] in PASSING:
+            job.refresh(wait_s=PASSING_S)
+        while not job.has_ended:
+            self._say_why_it_waits()
+            if job.state not in ("queued", "held") and self._copiers is None:
+                self._copiers = _copiers(self._client, job)
+            _show_progress(job)
+            job.refresh(wait_s=POLL_S)
+        if self._copiers is None:
+            self._copiers = _copiers(self._client, job)
+        for copier in self._copiers:
+            copier.join()
+        _show_end(job)
+
+    def _say_why_it_waits(self) -> None:
+        reason = self._job.document["reason"]
+        text = f"waits: {reason['message']}" if reason and self._job.state == "queued" else ""
+        if text and text != self._said:
+            say(f"job {self._job.id} {text}")
+            self._said = text
 
 
 def _copiers(client: Client, job: Job) -> list[threading.Thread]:

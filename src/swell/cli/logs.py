@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,7 @@ from swell.cli.options import job_argument, with_client
 if TYPE_CHECKING:
     from swell.client import Client
 
-TAIL_BYTES_PER_LINE = 400  # a guess at a long line; --tail reads that much per line from the end
+TAIL_BYTES_PER_LINE = 400  # a first guess; --tail reads that much per line from the end, and more if need be
 
 
 @click.command("logs")
@@ -38,7 +38,8 @@ def command(
     since: str | None,
 ) -> int:
     """Print a task's output, as it was written: standard output and error together."""
-    if job and client.job(job).document["attempts"] == 0:
+    moment = _moment(since)
+    if client.job(job).document["attempts"] == 0:
         from swell.cli.printing import say
 
         found = client.job(job)
@@ -47,16 +48,34 @@ def command(
             return 0
         while found.document["attempts"] == 0 and not found.has_ended:
             found.refresh(wait_s=25)
-    offset = 0 if tail is None else -max(1, tail) * TAIL_BYTES_PER_LINE
     out = sys.stdout.buffer
-    pieces = client.logs(job, rank=rank, attempt=attempt, offset=offset, since=_moment(since), follow=follow)
-    for number, piece in enumerate(pieces):
-        data = piece
-        if number == 0 and tail is not None:
-            data = b"".join(piece.splitlines(keepends=True)[-tail:]) if tail else b""
+    which = {"rank": rank, "attempt": attempt}
+    offset = 0
+    if tail is not None:
+        data, offset = _tail(client, job, which, moment, tail)
         out.write(data)
         out.flush()
+        if not follow:
+            return 0
+    for piece in client.logs(job, **which, offset=offset, since=None if tail is not None else moment, follow=follow):
+        out.write(piece)
+        out.flush()
     return 0
+
+
+def _tail(client: Client, job: str, which: dict[str, Any], since: float | None, lines: int) -> tuple[bytes, int]:
+    """The last lines, and the offset after them; further back is read until there are enough of them."""
+    window = max(1, lines) * TAIL_BYTES_PER_LINE
+    while True:
+        piece = client.read_log(job, **which, offset=-window if since is None else 0, since=since)
+        start, data = piece.start, piece.data
+        while piece.data:
+            piece = client.read_log(job, **which, offset=piece.next)
+            data += piece.data
+        found = data.splitlines(keepends=True)
+        if len(found) > lines or start == 0 or window >= piece.next or since is not None:
+            return b"".join(found[len(found) - min(lines, len(found)) :]), piece.next
+        window *= 4
 
 
 def _moment(since: str | None) -> float | None:

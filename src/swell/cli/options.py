@@ -56,5 +56,14 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 def job_argument(*, many: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     if many:
-        return click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
-    return click.argument("job", metavar="JOB", shell_complete=complete_job)
+        return click.argument(
+            "jobs", metavar="JOB...", nargs=-1, required=True, callback=_refuse_empty, shell_complete=complete_job
+        )
+    return click.argument("job", metavar="JOB", callback=_refuse_empty, shell_complete=complete_job)
+
+
+def _refuse_empty(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    """A shell variable that is not set: `swell cancel "$JOB"`."""
+    if value == "" or (isinstance(value, tuple) and "" in value):
+        raise click.BadParameter("a job is named by its id or its name, and this is empty; `swell ps` lists them")
+    return value

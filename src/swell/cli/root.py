@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -61,12 +63,16 @@ class LazyCommands(click.Group):
         """Every failure becomes one line and an exit code; a bug still shows its traceback."""
         from swell.errors import Rejected, SwellError
 
-        own = 125 if _command_name() in EXIT_WITH_JOBS_CODE else None
+        own = 125 if _command_name(kwargs.get("args")) in EXIT_WITH_JOBS_CODE else None
+        for stream in (sys.stdout, sys.stderr):  # a name or a command may hold bytes that are no UTF-8
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.exceptions.Abort:
             sys.exit(130)
         except click.ClickException as error:
+            _list_options(error)
             error.show()
             sys.exit(own or error.exit_code)
         except SwellError as error:
@@ -81,8 +87,16 @@ class LazyCommands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _command_name() -> str:
-    return next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+def _list_options(error: click.ClickException) -> None:
+    """Where click knows no option that is nearly spelt so, all of them are listed."""
+    if isinstance(error, click.NoSuchOption) and not error.possibilities and error.ctx is not None:
+        options = [param for param in error.ctx.command.params if isinstance(param, click.Option)]
+        error.message += f" There are: {', '.join(max(option.opts, key=len) for option in options)}"
+
+
+def _command_name(words: Sequence[str] | None) -> str:
+    given = sys.argv[1:] if words is None else words
+    return next((word for word in given if not word.startswith("-")), "")
 
 
 @click.group(

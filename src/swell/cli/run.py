@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from swell.client import Client, Job
 
 
+EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
+
+
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--name", metavar="NAME", help="What to call it.  [default: from the command]")
 @click.option("--gpus", metavar="N|MIN..MAX", help="GPUs of each task.")
@@ -41,7 +44,6 @@ def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[s
     It runs in this folder with this environment. Ctrl-C asks what to do; without a terminal it cancels.
     A failure of Swell itself exits with 125.
     """
-    from swell.cli.follow import follow
     from swell.cli.printing import say
     from swell.client.client import Client
     from swell.client.embedded import ensure_server
@@ -58,7 +60,7 @@ def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[s
         return 0
     say(f"job {job.id} ({job.name})")
     signal.signal(signal.SIGTERM, _interrupt)
-    return watch(client, job, follow)
+    return watch(client, job)
 
 
 def _interrupt(*_: object) -> None:
@@ -77,23 +79,28 @@ def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
     return variables
 
 
-def watch(client: Client, job: Job, follow: Any) -> int:
+def watch(client: Client, job: Job) -> int:
     """Show it until it ends; an interrupt asks the person, if there is one."""
+    from swell.cli.follow import Follower
     from swell.cli.printing import say
 
+    follower = Follower(client, job)
+    is_cancelled = False
     while True:
         try:
-            follow(client, job)
-            return exit_code(job)
+            follower.until_ended()
+            return EXIT_INTERRUPTED if is_cancelled else exit_code(job)
         except KeyboardInterrupt:
+            if is_cancelled:  # asked twice: out of patience; the cancellation goes on
+                return EXIT_INTERRUPTED
             answer = _ask(job) if sys.stdin.isatty() and sys.stderr.isatty() else "cancel"
         if answer == "detach":
             say(f"job {job.id} goes on; see it again with: swell logs -f {job.id}")
             return 0
         if answer == "cancel":
             say(f"cancelling job {job.id}")
-            job.cancel().wait()
-            return 130
+            job.cancel()
+            is_cancelled = True
 
 
 def _ask(job: Job) -> str:

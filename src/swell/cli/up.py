@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -78,19 +79,34 @@ def _remember(folder: StateFolder, changed: dict[str, object]) -> None:
 
 def _settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: str | None) -> dict[str, object]:
     """Only what was said; 'auto' takes an earlier word back."""
-    from swell.errors import Rejected
-    from swell.model.quantity import BadQuantity, parse_cpus, parse_duration, parse_memory, parse_range
+    from swell.model.quantity import parse_cpus, parse_duration, parse_memory
 
     settings: dict[str, object] = {}
-    try:
-        if gpus is not None:
-            settings["gpus"] = None if gpus == "auto" else parse_range(gpus)[0]
-        if gpu_memory is not None:
-            settings["gpu_memory_mib"] = parse_memory(gpu_memory)
-        if cpus is not None:
-            settings["cpus_milli"] = None if cpus == "auto" else parse_cpus(cpus)
-        if keep is not None:
-            settings["keep_s"] = None if keep == "forever" else parse_duration(keep)
-    except BadQuantity as problem:
-        raise Rejected(str(problem)) from None
+    if gpus is not None:
+        settings["gpus"] = None if gpus == "auto" else _read(_parse_count, gpus, "--gpus")
+    if gpu_memory is not None:
+        settings["gpu_memory_mib"] = _read(parse_memory, gpu_memory, "--gpu-memory")
+    if cpus is not None:
+        settings["cpus_milli"] = None if cpus == "auto" else _read(parse_cpus, cpus, "--cpus")
+    if keep is not None:
+        settings["keep_s"] = None if keep == "forever" else _read(parse_duration, keep, "--keep")
     return settings
+
+
+def _read(parse: Callable[[object], float], text: str, option: str) -> float:
+    from swell.errors import Rejected
+    from swell.model.quantity import BadQuantity
+
+    try:
+        return parse(text)
+    except BadQuantity as problem:
+        raise Rejected(f"{option}: {problem}") from None
+
+
+def _parse_count(text: object) -> int:
+    from swell.model.quantity import BadQuantity, parse_range
+
+    low, high = parse_range(text)
+    if low != high:
+        raise BadQuantity(f"{str(text)!r} is a range, but a machine has a number of GPUs; write {high}, or auto")
+    return low

@@ -31,6 +31,16 @@ class Reason:
         return f"{self.code}: {self.message}" + (f" (next: {self.next})" if self.next else "")
 
 
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """A part of a task's log."""
+
+    start: int  #: offset of its first byte
+    next: int  #: offset to read on from
+    data: bytes
+    is_complete: bool  #: no more can come
+
+
 class Client:
     """One server. Cheap to make; one per thread."""
 
@@ -145,14 +155,29 @@ class Client:
     ) -> Iterator[bytes]:
         """A task's output so far, in pieces; with `follow` until it has ended."""
         while True:
-            wait_s = POLL_S if follow else 0
-            query = {"rank": rank, "attempt": attempt, "offset": offset, "since": since, "wait_s": wait_s}
-            answer = self.connection.raw("GET", path("jobs", ref, "logs", **query))
-            offset, since = int(answer.headers["Swell-Next-Offset"]), None
-            if answer.data:
-                yield answer.data
-            elif not follow or answer.headers["Swell-Complete"] == "true":
+            wait_s = POLL_S if follow else 0.0
+            piece = self.read_log(ref, rank=rank, attempt=attempt, offset=offset, since=since, wait_s=wait_s)
+            offset, since = piece.next, None
+            if piece.data:
+                yield piece.data
+            elif not follow or piece.is_complete:
                 return
+
+    def read_log(
+        self,
+        ref: str | int,
+        *,
+        rank: int | None = None,
+        attempt: int | None = None,
+        offset: int = 0,
+        since: float | None = None,
+        wait_s: float = 0.0,
+    ) -> LogPiece:
+        """What stands at an offset (negative: so far from the end), at most a mebibyte; waits for more if told so."""
+        query = {"rank": rank, "attempt": attempt, "offset": offset, "since": since, "wait_s": wait_s}
+        answer = self.connection.raw("GET", path("jobs", ref, "logs", **query))
+        start, following = int(answer.headers["Swell-Offset"]), int(answer.headers["Swell-Next-Offset"])
+        return LogPiece(start, following, answer.data, answer.headers["Swell-Complete"] == "true")
 
     def events(self, *, job: str | int | None = None, after: int = 0, limit: int = 1000) -> list[dict[str, Any]]:
         answer = self.connection.json("GET", path("events", job=job, after=after, limit=limit))
@@ -161,21 +186,13 @@ class Client:
 
     def follow_events(self, *, job: str | int | None = None, after: int | None = None) -> Iterator[dict[str, Any]]:
         """Events as they happen, without end."""
-        connection = Connection(self.state)
-        http = connection._connect()
-        http.request("GET", path("events", "stream", job=job, after=after), headers=_authorization(self.state))
-        response = http.getresponse()
-        for line in response:
+        for line in self.connection.lines(path("events", "stream", job=job, after=after)):
             if line.startswith(b"data: "):
                 yield json.loads(line[6:])
 
     def nodes(self) -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = self.connection.json("GET", path("nodes"))["nodes"]
         return nodes
-
-
-def _authorization(state: StateFolder) -> dict[str, str]:
-    return {"Authorization": f"Bearer {state.token.read_text().strip()}"}
 
 
 class Job:

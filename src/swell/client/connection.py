@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -40,17 +41,25 @@ class Connection:
     def raw(
         self, method: str, path: str, body: bytes | None = None, *, headers: dict[str, str] | None = None
     ) -> Answer:
-        """Asks once more on a fresh connection if a kept one turns out to be closed, which loses nothing."""
-        was_kept = self._http is not None
+        """Asks once more on a fresh connection if a kept one turns out to be closed, where that loses nothing."""
+        may_repeat = self._http is not None and (method == "GET" or "Idempotency-Key" in (headers or {}))
         try:
             return self._ask(method, path, body, headers or {})
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+        except (http.client.HTTPException, BrokenPipeError, ConnectionResetError) as error:
             self.close()
-            if not was_kept or method != "GET":
-                raise NoServer(f"the server of {self.state} went away in the middle of a request") from error
-            return self._ask(method, path, body, headers or {})
+            if may_repeat:
+                return self.raw(method, path, body, headers=headers)
+            raise NoServer(
+                f"the server of {self.state} went away in the middle of a request; "
+                f"look whether it was done (swell ps) before you repeat it; {self.state.server_log} may say why"
+            ) from error
+        except TimeoutError as error:
+            self.close()
+            raise Unavailable(
+                f"the server of {self.state} did not answer within {TIMEOUT_S:g} s; see {self.state.server_log}"
+            ) from error
         except BaseException:
-            self.close()  # whatever happened (Ctrl-C in a long poll, a time-out): its state is not known
+            self.close()  # whatever happened (Ctrl-C in a long poll): its state is not known
             raise
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
@@ -64,9 +73,27 @@ class Connection:
             raise no_server(self.state) from error
         response = connection.getresponse()
         answer = Answer(response.status, response.read(), response)
-        if response.status >= 400:
+        if response.status >= 300:
             raise _error(answer)
         return answer
+
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of an answer that has no end, until the server goes away."""
+        stream = Connection(self.state)
+        try:
+            http_connection = stream._connect()
+            http_connection.request("GET", path, headers={"Authorization": f"Bearer {_token(self.state)}"})
+            response = http_connection.getresponse()
+            if response.status >= 300:
+                raise _error(Answer(response.status, response.read(), response))
+            yield from response  # ends quietly, also where the line was cut
+        except ConnectionRefusedError as error:
+            raise no_server(self.state) from error
+        except (http.client.HTTPException, OSError):
+            pass
+        finally:
+            stream.close()
+        raise NoServer(f"the server of {self.state} went away; start it again with `swell up -d`")
 
     def _connect(self) -> http.client.HTTPConnection:
         address = urlsplit(str(self.state.read_json(self.state.server_file).get("url", "")))

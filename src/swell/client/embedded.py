@@ -13,7 +13,7 @@ from pathlib import Path
 from swell.client.client import Client
 from swell.client.connection import Connection, path
 from swell.errors import SwellError, Unavailable
-from swell.state import StateFolder
+from swell.state import EXIT_ALREADY_SERVED, StateFolder
 
 START_S_MAX = 30.0
 STOP_S_MAX = 20.0
@@ -40,7 +40,7 @@ def ensure_server(state: StateFolder, *, port: int = 0) -> bool:
         if is_running(state):
             if _answers(state):
                 return process is not None
-        elif process is None:
+        elif process is None or process.poll() == EXIT_ALREADY_SERVED:  # who had the lock has gone since
             process = _spawn(state, port)
         elif process.poll() is not None:
             raise Unavailable(f"the server did not start: {_last_words(state.server_log)}")
@@ -50,7 +50,7 @@ def ensure_server(state: StateFolder, *, port: int = 0) -> bool:
 
 def _spawn(state: StateFolder, port: int) -> subprocess.Popen[bytes]:
     state.prepare()
-    with state.server_log.open("ab") as output:
+    with os.fdopen(os.open(state.server_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "swell.server", "--state", str(state), "--port", str(port)],
             stdin=subprocess.DEVNULL,

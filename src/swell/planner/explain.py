@@ -76,9 +76,11 @@ class _Case:
         room.take(taken(slot for _, slot in self.snapshot.held()))
         return room
 
-    def holders(self) -> list[JobId]:
+    def holders(self, *, is_draining: bool | None = None) -> list[JobId]:
+        """Who holds room on them; None: whether or not it is about to give it back."""
         answering = {node.id for node in self.snapshot.nodes if node.is_reachable}
-        return sorted({job.id for job, slot in self.snapshot.held() if slot.node in answering})
+        slots = ((job.id, slot) for job, slot in self.snapshot.held() if slot.node in answering)
+        return sorted({job for job, slot in slots if is_draining in (None, slot.is_draining)})
 
     def evidence(self) -> Evidence:
         free = _nearest(self.free(), self.task)
@@ -154,13 +156,15 @@ def _no_worker(case: _Case) -> Reason:
 
 
 def _waiting_for_room(case: _Case) -> Reason:
-    holders, behind = case.holders(), case.verdict.behind
+    holders, draining, behind = case.holders(), case.holders(is_draining=True), case.verdict.behind
     free = _nearest(case.free(), case.task)
     evidence = case.evidence() | {"held_by": holders[:NAMES_SHOWN_MAX], "behind": behind}
     where = "free here is" if case.is_one_machine else "the most that is free on one node is"
     message = f"it wants {case.wants}; {where} {free}"
     if holders:
         message += f"; the rest is held by {_jobs(holders)}"
+    if draining:
+        message += f"; {_jobs(draining)} will give room back when tasks end"
     if behind is not None:
         message += f"; job {behind} is served before it"
     return Reason(Code.WAITING_FOR_ROOM, message, evidence, _when(case.snapshot, holders))

@@ -103,10 +103,12 @@ class Agent:
     # -- what should run ---------------------------------------------------------------------------------------
 
     def _converge(self, now: float) -> None:
-        desired, report_all = self._link.take()
-        if report_all:
-            self._told.clear()
-            self._news[:] = [task for run in self._runs.values() for task in run.everything()]
+        desired, is_new_server = self._link.take()
+        if is_new_server:
+            self._told = {attempt: run.seen() for attempt, run in self._runs.items()}
+            self._news.clear()
+            everything = [task for run in self._runs.values() for task in run.everything()]
+            self._link.tell_all(everything, list(self._told.values()))
         if desired is not None:
             self._apply(desired, now)
 

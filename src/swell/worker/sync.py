@@ -2,8 +2,12 @@
 
 Two threads share one address, `POST /api/v1/workers/sync`. The *watcher* keeps a long poll open and hands every
 newer desired set to the agent. The *reporter* sends what was seen, everything that has gathered in one request,
-and keeps it until the server has answered. When another server process answers than before, the agent is asked to
-report everything again, so a report that died with a server is never missed.
+and keeps it until the server has answered.
+
+A report that reached a server may have died with it. So every report names the server process that has been told
+everything before it; another one takes nothing from it but that we are there, and when it answers, the agent tells
+everything from the beginning. Half a story ("the run is finished") without the other ("its tasks ended so") would
+be worse than none.
 """
 
 from __future__ import annotations
@@ -64,8 +68,8 @@ class ServerLink:
         self._outbox = Outbox()
         self._desired: Desired | None = None
         self._version = 0
-        self._server = ""
-        self._report_all = False
+        self._server = ""  #: the server process that has been told everything
+        self._met = ""  #: the one that answered last
         self.store = ""  #: the store we belong to; empty: none has answered yet
         self.heard_at = time.monotonic()
 
@@ -81,12 +85,18 @@ class ServerLink:
             self._outbox.runs.update({run.attempt: run for run in runs})
             self._mutex.notify_all()
 
+    def tell_all(self, tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
+        """Everything there is to say, to the server that answered last."""
+        with self._mutex:
+            self._outbox = Outbox()
+            self._server = self._met
+        self.tell(tasks, runs)
+
     def take(self) -> tuple[Desired | None, bool]:
-        """The newest desired set, if there is one; and whether everything must be reported again."""
+        """The newest desired set, if there is one; and whether `tell_all` is due."""
         with self._mutex:
             desired, self._desired = self._desired, None
-            again, self._report_all = self._report_all, False
-            return desired, again
+            return desired, self._met != self._server
 
     # -- the threads -------------------------------------------------------------------------------------------
 
@@ -121,6 +131,7 @@ class ServerLink:
             "node": node_document(self._node),
             "version": self._version,
             "store": self.store,
+            "server": self._server,
             "tasks": [task_document(task) for task in outbox.tasks.values()],
             "runs": [run_document(run) for run in outbox.runs.values()],
             "hold_s": hold_s,
@@ -132,9 +143,8 @@ class ServerLink:
                 raise ValueError(f"this server keeps store {answer['store']}, ours is {self.store}: ignored")
             self.store = answer["store"]
             self.heard_at = time.monotonic()
-            is_other = answer["server"] != self._server
-            self._server = answer["server"]
-            self._report_all |= is_other
+            self._met = answer["server"]
+            is_other = self._met != self._server
         launches = answer["launches"]
         if launches is not None:
             parsed = tuple(Launch.from_document(launch) for launch in launches)
