@@ -31,6 +31,7 @@ from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
 
 KEEP_S_DEFAULT = 30 * 86400.0  # ended jobs and their logs are kept for 30 days
+WORKER_ENDS_S = 5.0
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LOOPBACK = "127.0.0.1"
 
@@ -98,7 +99,7 @@ def serve(state: StateFolder, *, port: int) -> None:
     try:
         http.run(sockets=[listener])
     finally:
-        supervisor.is_closing = True
+        supervisor.close()
         controller.close()
         store.close()
         state.server_file.unlink(missing_ok=True)
@@ -138,7 +139,8 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
     path = state.root / "port"
     last = int(path.read_text()) if path.exists() else 0
     for candidate in [port] if port else [last, 0]:
-        listener = socket.socket()
+        # Named as TCP, or asyncio does not switch off Nagle's algorithm and every answer waits 40 ms for an ACK.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((LOOPBACK, candidate))
@@ -160,6 +162,14 @@ class WorkerSupervisor(threading.Thread):
         super().__init__(name="worker-supervisor", daemon=True)
         self._state = state
         self.is_closing = False
+
+    def close(self) -> None:
+        """A server that ends in order takes its worker along; tasks stay, and the next worker takes them up."""
+        self.is_closing = True
+        holder = self._state.lock_holder("worker")
+        if holder:
+            os.kill(holder, signal.SIGTERM)
+        self.join(WORKER_ENDS_S)
 
     def run(self) -> None:
         while not self.is_closing:

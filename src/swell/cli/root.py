@@ -72,8 +72,7 @@ class LazyCommands(click.Group):
         except click.exceptions.Abort:
             sys.exit(130)
         except click.ClickException as error:
-            _list_options(error)
-            error.show()
+            _with_options(error).show()
             sys.exit(own or error.exit_code)
         except SwellError as error:
             print(f"swell: {error}", file=sys.stderr)
@@ -87,11 +86,13 @@ class LazyCommands(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _list_options(error: click.ClickException) -> None:
+def _with_options(error: click.ClickException) -> click.ClickException:
     """Where click knows no option that is nearly spelt so, all of them are listed."""
-    if isinstance(error, click.NoSuchOption) and not error.possibilities and error.ctx is not None:
-        options = [param for param in error.ctx.command.params if isinstance(param, click.Option)]
-        error.message += f" There are: {', '.join(max(option.opts, key=len) for option in options)}"
+    if not isinstance(error, click.NoSuchOption) or error.possibilities or error.ctx is None:
+        return error
+    options = [param for param in error.ctx.command.params if isinstance(param, click.Option)]
+    names = ", ".join(max(option.opts, key=len) for option in options)
+    return click.UsageError(f"{error.message} There are: {names}", error.ctx)
 
 
 def _command_name(words: Sequence[str] | None) -> str:

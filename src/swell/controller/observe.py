@@ -131,6 +131,7 @@ def _stop(job: LiveJob, changes: Changes, cause: str, grace_s: float | None) -> 
 def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
     """Every process of it is gone and every end is known."""
     attempt = job.attempt_id
+    now = job.last_end or now  # when it ended, not when we heard of it
     if job.has_only_succeeded:
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})
     elif job.cancel_by is not None:

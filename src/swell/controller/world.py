@@ -38,6 +38,7 @@ class LiveJob:
     running: int = 0
     succeeded: int = 0
     failed: int = 0
+    last_end: float | None = None  #: of its tasks; None: none has ended
     failure: TaskSeen | None = None  #: the task that tells why it failed
     finished_on: set[str] = field(default_factory=set)  #: nodes that have nothing of it any more
     nodes: tuple[str, ...] = ()
@@ -95,6 +96,7 @@ class LiveJob:
             self.running += 1
         else:
             self.running -= before is False
+            self.last_end = max(self.last_end or 0.0, task.ended_at)
             if task.exit_code == 0 and not task.cause:
                 self.succeeded += 1
             else:
