@@ -401,3 +401,5 @@ def test_every_job_that_is_not_running_has_one_reason_in_words(stage: Stage) -> 
         Code.CANNOT_RUN_HERE,
     ]
     assert all(reason and reason.message and reason.next for reason in reasons)
+    assert reasons[1] is not None  # told with what this very plan has started counted as taken
+    assert (reasons[1].evidence["largest_free_cpus"], reasons[1].evidence["held_by"]) == (0, [first])

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from swell.model.job import JobState
-from swell.model.plan import JobView, Plan, Snapshot, Verdict
+from swell.model.plan import Plan, Snapshot, Verdict
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import check_plan, make_plan
 
-from .world import array, node, queued, running, shape, world
+from .simulation import applied
+from .world import array, node, queued, running, world
 
 FOR_ROOM, IN_LINE = Code.WAITING_FOR_ROOM, Code.WAITING_IN_LINE
 
@@ -252,7 +253,22 @@ def test_an_array_that_started_in_the_same_breath_is_known_to_hold_its_room():
 
 
 def test_equal_shapes_need_not_be_one_object():
-    one = shape(cpus=3)
-    shared = world(node("a", cpus=4), *(JobView(n, one, 0, JobState.QUEUED) for n in range(1, 5)))
-    apart = world(node("a", cpus=4), *(queued(n, cpus=3) for n in range(1, 5)))
-    assert plan_of(shared) == plan_of(apart)
+    jobs = [queued(n, cpus=3) for n in range(1, 5)]
+    apart = (replace(job, shape=replace(job.shape)) for job in jobs)
+    assert plan_of(world(node("a", cpus=4), *jobs)) == plan_of(world(node("a", cpus=4), *apart))
+
+
+def test_a_reservation_stays_where_it_is_when_others_start_beside_it():
+    """Chosen by the tightest fit it moved to node b as soon as job 4 was there, and then job 3 started."""
+    now = world(
+        node("a", cpus=8, memory_gib=16, gpus=4),
+        node("b", cpus=8, memory_gib=8, gpus=5),
+        running(1, on="a", gpus=3, time="10m"),
+        running(2, on="b", gpus=4, memory_gib=6, time="10m"),
+        queued(3, gpus=4),
+        queued(4, gpus=1, memory_gib=4),
+        queued(5, gpus=1, memory_gib=1),
+    )
+    plan = plan_of(now)
+    assert [action.job for action in plan.actions] == [5]
+    assert make_plan(applied(now, plan)).actions == ()

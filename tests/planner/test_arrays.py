@@ -10,6 +10,7 @@ from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import check_plan, make_plan
 
+from .simulation import applied
 from .world import array, drained, node, queued, running, slots, world
 
 FOR_ROOM, IN_LINE = Code.WAITING_FOR_ROOM, Code.WAITING_IN_LINE
@@ -99,6 +100,11 @@ def test_it_does_not_start_before_the_last_of_them_has_gone():
     assert plan_of(now) == Plan((), {2: Verdict(FOR_ROOM)})
     later = world(node("a", cpus=4), array(1, slots=3, draining=(2,)), queued(2, cpus=2, priority=1))
     assert plan_of(later) == Plan((), {2: Verdict(FOR_ROOM)})
+
+
+def test_slots_that_drain_already_are_enough_whatever_their_numbers():
+    now = world(node("a", cpus=4), array(1, slots=4, draining=(0, 1)), queued(2, cpus=2, priority=1))
+    assert plan_of(now) == Plan((), {2: Verdict(FOR_ROOM)})
 
 
 def test_it_starts_when_they_have_gone_and_the_array_stays_small():
@@ -218,6 +224,23 @@ def test_a_queued_array_is_the_first_that_waits_like_any_job():
     assert plan_of(now) == Plan((), {2: Verdict(FOR_ROOM), 3: Verdict(IN_LINE, 2)})
 
 
+def test_a_job_behind_an_array_has_a_reservation_for_when_the_array_has_ended():
+    now = world(node("a", cpus=4), array(1, slots=2, at_once=2), queued(2, cpus=4), queued(3), queued(4, time="1m"))
+    assert plan_of(now) == Plan((Start(4, 1, slots(1, "a")),), {2: Verdict(FOR_ROOM), 3: Verdict(IN_LINE, 2)})
+
+
+def test_a_job_behind_a_claim_has_a_reservation_for_when_that_one_has_ended():
+    now = world(
+        node("a", cpus=8, gpus=1),
+        array(1, gpus=1, slots=1, draining=(0,)),
+        queued(2, gpus=1, priority=3),
+        queued(3, cpus=8, priority=2),
+        queued(4, priority=1),
+    )
+    verdicts = {2: Verdict(FOR_ROOM), 3: Verdict(FOR_ROOM, 2), 4: Verdict(IN_LINE, 3)}
+    assert plan_of(now) == Plan((), verdicts)
+
+
 # -- out of reach --------------------------------------------------------------------------------------------
 
 
@@ -230,3 +253,18 @@ def test_an_array_that_is_being_stopped_is_not_changed():
     stopping = replace(array(1, slots=2), state=JobState.STOPPING)
     now = world(node("a", cpus=2), stopping, queued(2, priority=1))
     assert plan_of(now) == Plan((), {2: Verdict(FOR_ROOM)})
+
+
+def test_a_claim_stays_where_it_is_when_others_start_beside_it():
+    """Chosen by the tightest fit it moved to node b as soon as job 4 was there, and both arrays were drained."""
+    now = world(
+        node("a", cpus=8, gpus=4),
+        node("b", cpus=8, gpus=5),
+        array(1, on="a", gpus=1, slots=4, at_once=4),
+        array(2, on="b", gpus=1, slots=4, at_once=4),
+        queued(3, gpus=4, priority=2),
+        queued(4, gpus=1, priority=1),
+    )
+    plan = plan_of(now)
+    assert [action.job for action in plan.actions] == [1, 4]
+    assert plan_of(applied(now, plan)).actions == ()

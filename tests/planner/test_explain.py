@@ -160,6 +160,19 @@ def test_the_room_of_a_machine_that_does_not_answer_is_not_called_free():
     )
 
 
+def test_a_machine_that_offers_less_than_it_holds_has_nothing_free():
+    now = world(node("a", cpus=1), running(1, on="a", cpus=2), queued(2))
+    assert why(now, 2).message == ("it wants 1 CPU; free here is 0 CPUs, 256 GiB; the rest is held by job 1")
+
+
+def test_who_is_about_to_give_room_back_is_said():
+    now = world(node("a", cpus=2), array(1, slots=2, draining=(0, 1)), queued(2, cpus=2, priority=1))
+    assert why(now, 2).message == (
+        "it wants 2 CPUs; free here is 0 CPUs, 256 GiB; the rest is held by job 1; "
+        "job 1 will give room back when tasks end"
+    )
+
+
 def test_an_elastic_job_is_told_about_its_least_width():
     now = world(node("a", gpus=2), running(1, on="a", gpus=1), queued(2, gpus="2..4"))
     assert why(now, 2).message == (

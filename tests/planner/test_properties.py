@@ -143,13 +143,29 @@ def test_nobody_overtakes_one_of_the_same_shape(story: Story):
 
 
 @given(stories())
-def test_the_one_at_the_head_of_the_line_starts_when_it_fits(story: Story):
+def test_the_one_at_the_head_of_the_line_starts_when_it_fits_and_arrays_give_way_to_it(story: Story):
     for _, snapshot, plan in played(story):
-        arrays = (job for job in snapshot.jobs if job.shape.is_array and job.slots)
-        ahead = min(((-job.priority, job.id) for job in arrays), default=(1, 0))
-        for job in waiting(snapshot)[:1]:
-            if (-job.priority, job.id) < ahead and fits(job, left_over(snapshot)):
+        arrays = [job for job in snapshot.jobs if job.shape.is_array and job.state in HOLDING]
+        for job in at_the_head(snapshot, arrays):
+            if fits(job, left_over(snapshot)):
                 assert job.id in starting(plan)
+            elif fits(job, left_over(snapshot, without=frozenset(array.id for array in arrays))):
+                assert fits(job, left_over(drained(applied(snapshot, plan))))
+
+
+HOLDING = (JobState.STARTING, JobState.RUNNING)
+
+
+def at_the_head(snapshot: Snapshot, arrays: list[JobView]) -> list[JobView]:
+    """The first that waits, if it stands before all arrays that run."""
+    ahead = min(((-array.priority, array.id) for array in arrays), default=(1, 0))
+    return [job for job in waiting(snapshot)[:1] if (-job.priority, job.id) < ahead]
+
+
+def drained(snapshot: Snapshot) -> Snapshot:
+    """The same, once everything that drains has gone."""
+    jobs = (replace(job, slots=tuple(slot for slot in job.slots if not slot.is_draining)) for job in snapshot.jobs)
+    return Snapshot(snapshot.now, snapshot.nodes, tuple(jobs))
 
 
 @given(stories())
@@ -158,8 +174,9 @@ def test_planning_twice_changes_nothing(story: Story):
         assert make_plan(applied(snapshot, plan)).actions == ()
 
 
-@given(stories(roles_max=3), st.randoms(use_true_random=False))
-def test_the_order_of_jobs_and_nodes_does_not_matter(story: Story, chance: random.Random):
+@given(stories(roles_max=3), st.integers(0, 1000))
+def test_the_order_of_jobs_and_nodes_does_not_matter(story: Story, seed: int):
+    chance = random.Random(seed)
     for _, snapshot, plan in played(story):
         jobs = chance.sample(snapshot.jobs, len(snapshot.jobs))
         nodes = chance.sample(snapshot.nodes, len(snapshot.nodes))

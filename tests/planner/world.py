@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 from swell.model.cluster import Device, Node
 from swell.model.job import Dimension, JobState
@@ -19,6 +20,7 @@ def node(name: str, *, cpus: float = 64, memory_gib: float = 256, gpus: int = 0,
     return Node(name, parse_cpus(cpus), int(memory_gib * GIB), devices, is_reachable)
 
 
+@cache
 def shape(
     *,
     cpus: float = 1,
@@ -28,7 +30,10 @@ def shape(
     time: str | None = None,
     extra: tuple[Resources, int] | None = None,
 ) -> Shape:
-    """As manifests make it: `gpus="1..4"` or `tasks="1..4"` is elastic; `extra` is a second role."""
+    """As manifests make it: `gpus="1..4"` or `tasks="1..4"` is elastic; `extra` is a second role.
+
+    Equal shapes are one object, as in the real world.
+    """
     (gpus_min, gpus_max), (tasks_min, tasks_max) = parse_range(gpus), parse_range(tasks)
     resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus_min)
     roles = ((resources, tasks_min),) if extra is None else ((resources, tasks_min), extra)
@@ -89,10 +94,15 @@ def array(
     """Queued without slots, running with some; the numbers in `draining` name slots that are taken back."""
     resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus)
     limit = None if time is None else parse_duration(time)
-    lanes = Shape(((resources, 1),), Dimension.TASKS, 1, at_once or tasks, is_array=True, time_limit_s=limit)
+    lanes = _lanes(resources, at_once or tasks, limit)
     state = JobState.RUNNING if slots else JobState.QUEUED
     held = tuple(Slot(n, on, resources, is_draining=n in draining) for n in range(slots))
     return JobView(job, lanes, priority, state, held, 0.0 if slots else None, unfinished=tasks)
+
+
+@cache
+def _lanes(resources: Resources, at_once: int, limit: float | None) -> Shape:
+    return Shape(((resources, 1),), Dimension.TASKS, 1, at_once, is_array=True, time_limit_s=limit)
 
 
 def world(*things: Node | JobView, now: float = 0.0) -> Snapshot:

@@ -22,6 +22,7 @@ from swell.store import JobRecord, NewJob
 
 RECENT_S = 24 * 3600.0  # ended jobs are listed for a day without `all`
 WAIT_S_MAX = 60.0
+PATH_BYTES_MAX = 4096  # PATH_MAX of Linux
 LOOK_AGAIN_S = 0.02  # a waiter looks at the store at most this often, however often something is committed
 
 
@@ -121,7 +122,8 @@ def _digest(body: Submission) -> str:
 def _read(body: Submission) -> list[JobSpec]:
     if not body.workdir.startswith("/"):
         raise Rejected(f"workdir {body.workdir!r} is not an absolute path; send the caller's folder in full")
-    system_bytes(body.workdir, "workdir")
+    if len(system_bytes(body.workdir, "workdir")) > PATH_BYTES_MAX:
+        raise Rejected(f"workdir is longer than {PATH_BYTES_MAX} bytes, more than the system can use; shorten it")
     for name, text in body.env.items():
         system_bytes(f"{name}={text}", f"env: the variable {name!r}")
     context = Context(workdir=body.workdir, umask=body.umask)

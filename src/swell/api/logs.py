@@ -35,6 +35,8 @@ def logs_router(services: Services) -> APIRouter:
         """Raw bytes. `Swell-Next-Offset` says where to go on, `Swell-Complete` whether more can come."""
         job = find_job(services.store, ref)
         index = _index(job, rank)
+        if attempt is not None and attempt > max(job.attempts, 1):
+            raise NotFound(f"job {job.id} has no attempt {attempt}; it has had {job.attempts}")
         until = asyncio.get_running_loop().time() + wait_s
         pause = LOOK_FIRST_S
         while True:

@@ -29,9 +29,7 @@ class Submission(Strict):
     """A manifest and where it was submitted from."""
 
     manifest: str | dict[str, Any] = Field(description="YAML text, or one parsed document")
-    workdir: str = Field(
-        description="absolute path; tasks run there unless the manifest names another", max_length=4096
-    )
+    workdir: str = Field(description="absolute path; tasks run there unless the manifest names another")
     umask: int = Field(default=0o022, ge=0, le=0o777)
     env: dict[str, str] = Field(default_factory=dict, description="the caller's environment; never returned")
     dry_run: bool = Field(default=False, description="read and check only")

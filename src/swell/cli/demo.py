@@ -47,7 +47,7 @@ for step in range(1, 31):
     print(f"step {step}: loss {(weight - 3.0) ** 2:.6f}", flush=True)
     time.sleep(0.1)
 """
-FAILS = 'print("loading data"); raise FileNotFoundError("no data set at /data/imagenet")'
+FAILS = 'print("loading data", flush=True); raise FileNotFoundError("no data set at /data/imagenet")'
 
 
 @click.command("demo")
@@ -105,6 +105,8 @@ class Story:
         fails = self._submit("fails", FAILS, cpus=0.25, told="will fail")
         never = self._submit("never", TRAIN, gpus=9, told="wants more GPUs than there are")
 
+        for job in (gang, train):
+            _await(lambda job=job: job.refresh().state, lambda state: state == "running")  # type: ignore[misc]
         self._say_why(waits, "WaitingForRoom")
         self._say_why(never, "CannotRunHere")
         self._table()

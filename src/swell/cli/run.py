@@ -101,6 +101,8 @@ def watch(client: Client, job: Job) -> int:
             say(f"cancelling job {job.id}")
             job.cancel()
             is_cancelled = True
+        else:
+            say(f"watching job {job.id} again")
 
 
 def _ask(job: Job) -> str:

@@ -189,7 +189,9 @@ class Controller:
         snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views())
         plan = _plan_safely(snapshot)
         begins = enact(self._world, plan, changes, now)
-        return changes, effects, begins, (snapshot, plan)
+        # Reasons are told from how things stand with this plan carried out: what it starts is no longer free.
+        after = Snapshot(now, snapshot.nodes, self._world.views()) if plan.actions else snapshot
+        return changes, effects, begins, (after, plan)
 
     def _note_nodes(self, seen: Observation, changes: Changes) -> None:
         reachable = frozenset(node.id for node in seen.nodes if node.is_reachable)

@@ -80,8 +80,13 @@ class Snapshot:
     def jobs_by_id(self) -> dict[JobId, JobView]:
         return {job.id: job for job in self.jobs}
 
+    @cached_property
+    def holding(self) -> tuple[JobView, ...]:
+        """Those that hold room: few, beside the many that may wait."""
+        return tuple([job for job in self.jobs if job.slots])
+
     def held(self) -> Iterator[tuple[JobView, Slot]]:
-        return ((job, slot) for job in self.jobs for slot in job.slots)
+        return ((job, slot) for job in self.holding for slot in job.slots)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,15 @@ snapshot, when somebody asks. Codes of jobs that run or have ended carry their e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from swell.model.job import JobId, JobState
 from swell.model.plan import ENDLESS, JobView, Snapshot, Verdict
 from swell.model.reason import Code, Evidence, Reason
 from swell.model.resources import NOTHING, Resources
-from swell.planner.room import Groups, Room, in_all, size, taken
+from swell.planner.room import Groups, Room, size, taken
 from swell.planner.size import least
 
 NAMES_SHOWN_MAX = 5  # a sentence with more ids is not read
@@ -70,25 +71,17 @@ class _Case:
     def is_one_machine(self) -> bool:
         return len(self.snapshot.nodes) == 1
 
-    def free(self) -> Room:
-        """What nobody holds on the machines that answer."""
-        room = Room.of(node for node in self.snapshot.nodes if node.is_reachable)
-        room.take(taken(slot for _, slot in self.snapshot.held()))
-        return room
-
-    def holders(self, *, is_draining: bool | None = None) -> list[JobId]:
-        """Who holds room on them; None: whether or not it is about to give it back."""
-        answering = {node.id for node in self.snapshot.nodes if node.is_reachable}
-        slots = ((job.id, slot) for job, slot in self.snapshot.held() if slot.node in answering)
-        return sorted({job for job, slot in slots if is_draining in (None, slot.is_draining)})
+    @property
+    def facts(self) -> _Facts:
+        return _facts(_Same(self.snapshot))
 
     def evidence(self) -> Evidence:
-        free = _nearest(self.free(), self.task)
+        task, free = self.task, _nearest(self.facts.free, self.task)
         return {
             "wants_tasks": sum(count for _, count in self.groups),
-            "wants_cpus": self.task.cpus_milli / 1000,
-            "wants_memory_mib": self.task.memory_mib,
-            "wants_gpus": self.task.gpus,
+            "wants_cpus": task.cpus_milli / 1000,
+            "wants_memory_mib": task.memory_mib,
+            "wants_gpus": task.gpus,
             "largest_free_cpus": free.cpus_milli / 1000,
             "largest_free_memory_mib": free.memory_mib,
             "largest_free_gpus": free.gpus,
@@ -96,10 +89,50 @@ class _Case:
         }
 
 
-def _nearest(room: Room, wanted: Resources) -> Resources:
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is true for everybody: worked out once a snapshot, as a listing explains thousands of jobs."""
+
+    free: tuple[Resources, ...]  #: by node that answers
+    holders: list[JobId]  #: who holds room there
+    draining: list[JobId]  #: and will give some of it back
+    ends_at: float | None  #: when all holders have ended at the latest; None: nobody holds room
+
+
+class _Same:
+    """A snapshot that is equal only to itself: comparing what is in it would cost more than the facts."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def __hash__(self) -> int:
+        return id(self.snapshot)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.snapshot is self.snapshot
+
+
+@lru_cache(maxsize=1)
+def _facts(same: _Same) -> _Facts:
+    snapshot = same.snapshot
+    room = Room.of(node for node in snapshot.nodes if node.is_reachable)
+    held = [(job, slot) for job, slot in snapshot.held() if slot.node in room.nodes]
+    room.take(taken(slot for _, slot in held))
+    return _Facts(
+        free=tuple(_not_below_zero(room.on(node)) for node in room.nodes),
+        holders=sorted({job.id for job, _ in held}),
+        draining=sorted({job.id for job, slot in held if slot.is_draining}),
+        ends_at=max((job.ends_at for job, _ in held), default=None),
+    )
+
+
+def _not_below_zero(free: Resources) -> Resources:
+    return Resources(max(free.cpus_milli, 0), max(free.memory_mib, 0), max(free.gpus, 0))
+
+
+def _nearest(rooms: Iterable[Resources], wanted: Resources) -> Resources:
     """What there is on the one node that comes nearest to holding a task."""
-    nodes = in_all((room,)).values()
-    return max(nodes, key=lambda free: (_share(wanted, free), *size(free)), default=NOTHING)
+    return max(rooms, key=lambda room: (_share(wanted, room), *size(room)), default=NOTHING)
 
 
 def _share(wanted: Resources, free: Resources) -> float:
@@ -109,12 +142,11 @@ def _share(wanted: Resources, free: Resources) -> float:
 
 
 def _cannot_run_here(case: _Case) -> Reason:
-    capacity = Room.of(case.snapshot.nodes)
-    largest = _nearest(capacity, case.task)
+    largest = _nearest((node.capacity for node in case.snapshot.nodes), case.task)
     evidence = case.evidence()
     evidence |= {"largest_node_cpus": largest.cpus_milli / 1000, "largest_node_gpus": largest.gpus}
     evidence |= {"largest_node_memory_mib": largest.memory_mib}
-    problem, lower = _too_large(case, largest) or _too_many(case, capacity)
+    problem, lower = _too_large(case, largest) or _too_many(case)
     message = f"it wants {case.wants}, but {problem}; waiting will not help"
     following = f"cancel it and submit it again with {lower}, or add a machine"
     return Reason(Code.CANNOT_RUN_HERE, message, evidence, following)
@@ -133,12 +165,12 @@ def _too_large(case: _Case, largest: Resources) -> tuple[str, str] | None:
     return (f"{where} {largest}", f"{' '.join(lower)} or less") if lower else None
 
 
-def _too_many(case: _Case, capacity: Room) -> tuple[str, str]:
+def _too_many(case: _Case) -> tuple[str, str]:
     """Each task fits, all together do not."""
     where = "on this machine" if case.is_one_machine else "on all nodes together"
     if len(case.groups) > 1:
         return f"they do not all fit {where}", "fewer or smaller tasks"
-    fitting = sum(case.task.copies_in(room) for room in in_all((capacity,)).values())
+    fitting = sum(case.task.copies_in(node.capacity) for node in case.snapshot.nodes)
     return f"{_tasks(fitting)} fit {where}", f"--tasks {fitting} or less"
 
 
@@ -156,28 +188,25 @@ def _no_worker(case: _Case) -> Reason:
 
 
 def _waiting_for_room(case: _Case) -> Reason:
-    holders, draining, behind = case.holders(), case.holders(is_draining=True), case.verdict.behind
-    free = _nearest(case.free(), case.task)
-    evidence = case.evidence() | {"held_by": holders[:NAMES_SHOWN_MAX], "behind": behind}
+    facts, behind = case.facts, case.verdict.behind
+    evidence = case.evidence() | {"held_by": facts.holders[:NAMES_SHOWN_MAX], "behind": behind}
     where = "free here is" if case.is_one_machine else "the most that is free on one node is"
-    message = f"it wants {case.wants}; {where} {free}"
-    if holders:
-        message += f"; the rest is held by {_jobs(holders)}"
-    if draining:
-        message += f"; {_jobs(draining)} will give room back when tasks end"
+    message = f"it wants {case.wants}; {where} {_nearest(facts.free, case.task)}"
+    if facts.holders:
+        message += f"; the rest is held by {_jobs(facts.holders)}"
+    if facts.draining:
+        message += f"; {_jobs(facts.draining)} will give room back when tasks end"
     if behind is not None:
         message += f"; job {behind} is served before it"
-    return Reason(Code.WAITING_FOR_ROOM, message, evidence, _when(case.snapshot, holders))
+    return Reason(Code.WAITING_FOR_ROOM, message, evidence, _when(facts.ends_at, case.snapshot.now))
 
 
-def _when(snapshot: Snapshot, holders: list[JobId]) -> str:
-    latest = max((snapshot.jobs_by_id[holder].ends_at for holder in holders), default=None)
+def _when(latest: float | None, now: float) -> str:
     if latest is None:
         return "nothing to do: it starts when its turn comes"
     if latest == ENDLESS:
         return "nothing to do: it starts when enough of them end (some have no time limit: nobody can say when)"
-    left_s = max(0.0, latest - snapshot.now)
-    return f"nothing to do: by their time limits all of them have ended in {left_s:.0f} s"
+    return f"nothing to do: by their time limits all of them have ended in {max(0.0, latest - now):.0f} s"
 
 
 def _waiting_in_line(case: _Case) -> Reason:
@@ -292,7 +321,7 @@ def _lost_contact(evidence: Evidence) -> tuple[str, str]:
 
 def _number(evidence: Evidence, key: str) -> str:
     value = evidence.get(key)
-    return f"{value:g}" if isinstance(value, int | float) else "?"
+    return f"{value:.10g}" if isinstance(value, int | float) else "?"
 
 
 _RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {

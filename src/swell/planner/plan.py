@@ -62,9 +62,8 @@ class _Walk:
         self.free = Room.of(reachable)  # what nobody holds at this moment
         self.line = Room.of(reachable)  # what those ahead leave over once arrays behind have given way
         self.holders: list[Holder] = []  # of what is missing in `line`
-        for job in snapshot.jobs:
-            if job.slots:
-                self._enter(job)
+        for job in snapshot.holding:
+            self._enter(job)
         self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
         self.first: Reservation | None = None
         self.front: JobId | None = None  # the first that waits for room, with a claim or a reservation

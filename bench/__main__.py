@@ -1,0 +1,94 @@
+"""Which benchmarks are there, and on what do they run? `python -m bench --help`"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import swell
+from bench import feel, tasks
+from bench.hyperqueue_install import VERSION as HYPERQUEUE
+from bench.rows import Row, Setting, progress
+
+BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {"tasks": tasks.run, "feel": feel.run}
+
+
+def main() -> int:
+    parser = _parser()
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHES]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    with tempfile.TemporaryDirectory(prefix="swell-bench-", dir=options.folder) as folder:
+        setting = _setting(options, Path(folder))
+        print(json.dumps(_machine(setting)), flush=True)
+        try:
+            for name in options.names or BENCHES:
+                progress(name)
+                for row in BENCHES[name](setting):
+                    print(row.to_line(), flush=True)
+        except KeyboardInterrupt:
+            progress("interrupted; nothing is left behind")
+            return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Prints one JSON line per row.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(BENCHES)}  [default: all]")
+    parser.add_argument("--tasks", type=int, default=2000, help="in one array  [default: 2000]")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds; the middle one counts  [default: 3]")
+    parser.add_argument("--stored", type=int, default=10_000, help="jobs in the store  [default: 10000]")
+    parser.add_argument("--submissions", type=int, default=3000, help="timed, 32 in flight  [default: 3000]")
+    parser.add_argument("--starts", type=int, default=50, help="jobs whose start is timed  [default: 50]")
+    parser.add_argument("--seed", type=int, default=1, help="draws the order of contenders  [default: 1]")
+    parser.add_argument("--folder", type=Path, help="where to work; a real disk  [default: the temporary folder]")
+    return parser
+
+
+def _setting(options: argparse.Namespace, folder: Path) -> Setting:
+    return Setting(
+        folder=folder,
+        seed=options.seed,
+        tasks=options.tasks,
+        repeats=options.repeats,
+        stored=options.stored,
+        submissions=options.submissions,
+        starts=options.starts,
+    )
+
+
+def _machine(setting: Setting) -> dict[str, Any]:
+    disk = subprocess.run(["stat", "-f", "-c", "%T", setting.folder], check=True, capture_output=True, text=True)
+    return {
+        "bench": "machine",
+        "cpus": setting.cpus,
+        "kernel": platform.release(),
+        "file_system": disk.stdout.strip(),
+        "load_before": os.getloadavg()[0],
+        "python": platform.python_version(),
+        "swell": swell.__version__,
+        "hyperqueue": HYPERQUEUE,
+        "sqlite": sqlite3.sqlite_version,
+        "seed": setting.seed,
+    }
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

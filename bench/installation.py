@@ -1,0 +1,106 @@
+"""How does a benchmark get a Swell of its own, and get rid of it again?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from swell.client import Client
+from swell.state import StateFolder
+from swell.worker import processes
+
+SWELL = Path(sys.executable).with_name("swell")
+READY_S_MAX = 30.0
+ENDED_S_MAX = 10.0
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Installation:
+    """A server and its worker, as two processes, on a fresh state folder."""
+
+    def __init__(self, state: StateFolder) -> None:
+        self.state = state
+        self.client = Client(state)
+        server, worker = state.lock_holder("server"), state.lock_holder("worker")
+        assert server is not None
+        assert worker is not None
+        self.server_pid, self.worker_pid = server, worker
+
+    def cpu_s(self) -> dict[str, float]:
+        """Used so far: by the server, by the worker, by what the worker has run."""
+        server, worker = _times(self.server_pid), _times(self.worker_pid)
+        return {"server": server[0], "worker": worker[0], "tasks": worker[1]}
+
+    def server_memory_mb(self, field: str = "VmRSS") -> float:
+        lines = Path(f"/proc/{self.server_pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{field}:"))
+
+
+@contextmanager
+def installed(folder: Path, *, cpus: int) -> Iterator[Installation]:
+    """`swell up -d`, and nothing left behind whatever happens."""
+    root = Path(tempfile.mkdtemp(prefix="state-", dir=folder))
+    state = StateFolder(root)
+    try:
+        with _undisturbed():
+            _swell("up", "-d", "--gpus", "0", "--cpus", str(cpus), state=root)
+        _await_worker(state)
+        yield Installation(state)
+    finally:
+        with _undisturbed():
+            _remove(state)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """An interrupt is heard afterwards: a server half started or half stopped would stay behind."""
+    heard: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in INTERRUPTS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if heard:
+        raise KeyboardInterrupt
+
+
+def _remove(state: StateFolder) -> None:
+    store = str(state.read_json(state.server_file).get("store", ""))
+    # Not `down --cancel`: that asks once per job, and there may be 10,000 in the queue.
+    _swell("down", state=state.root)
+    until = time.monotonic() + ENDED_S_MAX
+    while store and processes.kill(None, (f"SWELL_STORE={store}".encode(),)) and time.monotonic() < until:
+        time.sleep(0.02)
+    shutil.rmtree(state.root)
+
+
+def _swell(*words: str, state: Path) -> None:
+    """In a session of its own: a Ctrl-C on our terminal is for us."""
+    argv = [str(SWELL), *words, "--state", str(state)]
+    subprocess.run(argv, check=True, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def _await_worker(state: StateFolder) -> None:
+    """Until the worker has offered the machine; what comes before that is not what we measure."""
+    until = time.monotonic() + READY_S_MAX
+    while not Client(state).nodes():
+        if time.monotonic() > until:
+            raise TimeoutError(f"no worker within {READY_S_MAX:.0f} s; see {state.worker_log}")
+        time.sleep(0.02)
+
+
+def _times(pid: int) -> tuple[float, float]:
+    """CPU seconds of a process, and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system, children_user, children_system = (int(ticks) / TICKS_PER_S for ticks in fields[11:15])
+    return user + system, children_user + children_system

@@ -1,0 +1,193 @@
+"""The whole API on loopback, in this process, with a worker that is in the test's hands."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from swell.api import Services, create_app
+from swell.controller import Controller
+from swell.controller.clock import SystemClock
+from swell.engines.workers import WorkersEngine
+from swell.model.cluster import Device, Node
+from swell.model.job import AttemptId
+from swell.model.launch import RunSeen, TaskSeen, node_document, run_document, task_document
+from swell.state import StateFolder
+from swell.store import open_store
+
+USER, WORKER = "the-users-token", "the-workers-token"
+WAIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    data: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.data)
+
+    @property
+    def error(self) -> tuple[int, str, str]:
+        """Status, kind and message of a refusal."""
+        return self.status, self.json["error"]["kind"], self.json["error"]["message"]
+
+
+class Service:
+    """Store, controller, engine and HTTP as the server puts them together, without its process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = StateFolder(folder)
+        self.state.prepare()
+        self.store = open_store(self.state.database, time.time)
+        engine = WorkersEngine(self.state.tasks, wake=lambda: self.controller.look())
+        self.controller = Controller(self.store, engine, SystemClock(), keep_s=None)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.host = f"127.0.0.1:{self.port}"
+        self.stopped = threading.Event()
+        self.services = Services(
+            store=self.store,
+            controller=self.controller,
+            engine=engine,
+            owner="ann",
+            token=USER,
+            worker_token=WORKER,
+            hosts=frozenset({self.host, f"localhost:{self.port}"}),
+            server_id="one",
+            stop=self.stopped.set,
+        )
+        self.store.listen(self.services.committed.ring)
+        engine.on_desired = self.services.desired.ring
+        self.app = create_app(self.services)
+        config = uvicorn.Config(self.app, http="httptools", lifespan="off", log_config=None, access_log=False)
+        self._http = uvicorn.Server(config)
+        engine.open(self.controller.load())
+        self.controller.start()
+        self._thread = threading.Thread(target=self._http.run, kwargs={"sockets": [self._listener]}, daemon=True)
+        self._thread.start()
+        self.worker = FakeWorker(self)
+
+    def close(self) -> None:
+        self.services.committed.close()
+        self.services.desired.close()
+        self._http.should_exit = True
+        self._thread.join(WAIT_S)
+        self.controller.close()
+        self.store.close()
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str | None = USER,
+        host: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """One request on a connection of its own. A body that is bytes is sent as it is."""
+        connection = self.connect()
+        try:
+            connection.putrequest(method, f"/api/v1{path}", skip_host=True)
+            connection.putheader("Host", self.host if host is None else host)
+            if token is not None:
+                connection.putheader("Authorization", f"Bearer {token}")
+            for name, value in (headers or {}).items():
+                connection.putheader(name, value)
+            data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+            if data is not None:
+                connection.putheader("Content-Type", "application/json")
+                connection.putheader("Content-Length", str(len(data)))
+            connection.endheaders(data)
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def submit(self, name: str = "job", **spec: Any) -> int:
+        answer = self.ask("POST", "/jobs", submission(name, **spec))
+        assert answer.status == 201, answer.data
+        return int(answer.json["jobs"][0]["id"])
+
+    def until(self, job: int, *states: str) -> dict[str, Any]:
+        """The job as soon as it is in one of these states; long polls, bounded."""
+        end = time.monotonic() + WAIT_S
+        found = self.ask("GET", f"/jobs/{job}").json
+        while found["state"] not in states:
+            assert time.monotonic() < end, f"job {job} is {found['state']}, not {states}"
+            found = self.ask("GET", f"/jobs/{job}?after={found['version']}&wait_s=2").json
+        return dict(found)
+
+
+def submission(name: str = "job", *, env: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    document = {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": name}}
+    manifest = {**document, "spec": {"command": ["true"], **spec}}
+    return {"manifest": manifest, "workdir": "/work", "env": env or {}}
+
+
+class FakeWorker:
+    """Reports what a test tells it to; runs nothing."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.node = Node("box", 64_000, 64_000, tuple(Device(f"sim-{n}", 16, "sim", simulated=True) for n in range(4)))
+        self.version = 0
+
+    def sync(self, tasks: tuple[TaskSeen, ...] = (), runs: tuple[RunSeen, ...] = (), hold_s: float = 0) -> Any:
+        body = {
+            "node": node_document(self.node),
+            "server": self._service.services.server_id,
+            "version": self.version,
+            "tasks": [task_document(task) for task in tasks],
+            "runs": [run_document(run) for run in runs],
+            "hold_s": hold_s,
+        }
+        answer = self._service.ask("POST", "/workers/sync", body, token=WORKER)
+        assert answer.status == 200, answer.data
+        return answer.json
+
+    def until_asked(self, job: int) -> dict[str, Any]:
+        """The launch of a job, as soon as the server wants it."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            answer = self.sync(hold_s=2)
+            for launch in answer["launches"] or ():
+                if launch["attempt"] == f"{job}.1":
+                    return dict(launch)
+            assert time.monotonic() < end, f"the server never asked for job {job}"
+            self.version = answer["version"] if answer["launches"] is not None else self.version
+
+    def begin(self, job: int, log: bytes = b"") -> None:
+        """As if it ran: its first task is seen, its log is there."""
+        launch = self.until_asked(job)
+        for lane in launch["lanes"]:
+            folder = self._service.state.tasks / launch["attempt"] / str(lane["number"])
+            folder.mkdir(parents=True)
+            (folder / "log").write_bytes(log)
+        attempt = AttemptId(job, 1)
+        self.sync(tuple(TaskSeen(attempt, n, "box", n, time.time()) for n in range(len(launch["lanes"]))))
+        self._service.until(job, "running")
+
+    def write(self, job: int, data: bytes, rank: int = 0) -> None:
+        with (self._service.state.tasks / f"{job}.1" / str(rank) / "log").open("ab") as file:
+            file.write(data)
+
+    def end(self, job: int, code: int = 0) -> None:
+        attempt, now = AttemptId(job, 1), time.time()
+        task = TaskSeen(attempt, 0, "box", 0, now, now, code)
+        self.sync((task,), (RunSeen(attempt, "box", 1, (), 0, True),))
+        self._service.until(job, "succeeded", "failed", "cancelled")

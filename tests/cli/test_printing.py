@@ -1,0 +1,86 @@
+"""How things look: on a terminal, in a pipe, in JSON and YAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from swell.cli import printing, ps
+from swell.cli.printing import duration, print_document, table_lines
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (-5, "0s"),
+        (59.9, "59s"),
+        (60, "1m00s"),
+        (3599, "59m59s"),
+        (3600, "1h00m"),
+        (86399, "23h59m"),
+        (9e4, "1d1h"),
+    ],
+)
+def test_a_duration_fits_a_column(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_table_in_a_pipe_is_aligned_and_not_cut():
+    rows = [["1", "a" * 30, "x" * 300], ["20", "b", ""]]
+    lines = table_lines(["ID", "NAME", "WHY"], rows)
+    assert lines == [f"ID  NAME{' ' * 28}WHY", f"1   {'a' * 30}  {'x' * 300}", "20  b"]
+
+
+def test_a_table_without_rows_is_its_header():
+    assert table_lines(["ID", "NAME"], []) == ["ID  NAME"]
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": 1,
+        "name": "a",
+        "user": "ann",
+        "state": "queued",
+        "reason": {"code": "NoRoom", "message": "it wants room", "evidence": {}, "next": ""},
+        "priority": 0,
+        "width": 0,
+        "width_min": 1,
+        "width_max": 4,
+        "tasks": {"total": 3, "running": 0, "succeeded": 1, "failed": 1},
+        "submitted_at": "2024-01-01T00:00:00Z",
+        "started_at": None,
+        "ended_at": None,
+        "exit_code": None,
+        "nodes": [],
+        **changes,
+    }
+
+
+def test_a_row_says_how_wide_how_far_and_why_not():
+    header, [row] = ps.short_rows([job()])
+    shown = dict(zip(header, row, strict=True))
+    assert (shown["WIDTH"], shown["TASKS"], shown["RAN"]) == ("0/1..4", "2/3 (1 failed)", "-")
+    assert shown["REASON"] == "NoRoom: it wants room"
+
+
+def test_a_wide_row_also_says_whose_where_and_with_which_code():
+    header, [row] = ps.wide_rows([job(nodes=["n1", "n2"], exit_code=3, reason=None)])
+    shown = dict(zip(header, row, strict=True))
+    assert (shown["USER"], shown["NODES"], shown["EXIT"], shown["REASON"]) == ("ann", "n1,n2", "3", "")
+
+
+def test_colour_is_for_terminals_that_want_it(monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert printing.paint("running", "running") == "\x1b[32mrunning\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert printing.paint("running", "running") == "running"
+
+
+def test_yaml_reads_back_as_what_was_printed(capsys):
+    document = {"name": "été", "lines": ["a: b", "- c", "no"], "none": None}
+    print_document(document, "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == document

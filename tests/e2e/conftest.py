@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server import Gate, Server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory) -> Iterator[Server]:
+    """One for all tests that leave it as they found it."""
+    with Server(tmp_path_factory.mktemp("server")) as shared:
+        yield shared
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Server]:
+    """For tests that destroy it."""
+    with Server(tmp_path) as own:
+        yield own
+
+
+@pytest.fixture
+def nothing_changes(server: Server) -> Iterator[None]:
+    """Jobs, settings and files are the same afterwards."""
+    before = server.settled()
+    yield
+    assert server.settled() == before
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    made = Gate(tmp_path / "gate")
+    yield made
+    made.close()

@@ -1,0 +1,266 @@
+"""What a native manifest may say, and what is said to whoever says something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swell.errors import Rejected
+from swell.manifests import Context, read_document
+from swell.model.job import Array, Dimension, JobSpec, Role
+from swell.model.quantity import IndexSet
+from swell.model.resources import Resources
+
+CONTEXT = Context(workdir="/home/ann", umask=0o027)
+
+
+def manifest(spec: object = None, **top: Any) -> dict[str, Any]:
+    return {"apiVersion": "swell/v1", "kind": "Job", "spec": spec, **top}
+
+
+def read(spec: dict[str, Any], **top: Any) -> JobSpec:
+    return read_document(manifest({"command": ["true"], **spec}, **top), CONTEXT)
+
+
+def refusal(document: object) -> str:
+    with pytest.raises(Rejected) as caught:
+        read_document(document, CONTEXT)
+    return str(caught.value)
+
+
+def test_every_field_is_understood():
+    document = manifest(
+        {
+            "command": ["python", "train.py", "--epochs", 3],
+            "tasks": "2..4",
+            "gpus": 1,
+            "cpus": "1.5",
+            "memory": "8GiB",
+            "priority": -7,
+            "time": "1h30m",
+            "grace": "5s",
+            "env": {"B": 2, "A": True, "C": "x=y"},
+            "workdir": "runs/1",
+        },
+        metadata={"name": "resnet-50.v1_b"},
+    )
+    assert read_document(document, CONTEXT) == JobSpec(
+        name="resnet-50.v1_b",
+        roles=(Role("worker", ("python", "train.py", "--epochs", "3"), Resources(1500, 8192, 1), 2),),
+        dimension=Dimension.TASKS,
+        width_min=2,
+        width_max=4,
+        array=None,
+        priority=-7,
+        time_limit_s=5400.0,
+        grace_s=5.0,
+        workdir="/home/ann/runs/1",
+        env=(("A", "true"), ("B", "2"), ("C", "x=y")),
+        umask=0o027,
+    )
+
+
+def test_a_command_alone_is_a_job_of_one_task_and_one_cpu_without_a_limit():
+    assert read_document(manifest({"command": ["/bin/true"]}), CONTEXT) == JobSpec(
+        name="true",
+        roles=(Role("worker", ("/bin/true",), Resources(1000, 0, 0), 1),),
+        dimension=Dimension.TASKS,
+        width_min=1,
+        width_max=1,
+        array=None,
+        priority=0,
+        time_limit_s=None,
+        grace_s=30.0,
+        workdir="/home/ann",
+        env=(),
+        umask=0o027,
+    )
+
+
+def test_what_is_read_survives_being_stored():
+    spec = read({"array": "0-9:3,20%2", "env": {"A": "b"}, "time": 5})
+    assert JobSpec.from_document(spec.to_document()) == spec
+
+
+def test_gpus_of_one_task_are_its_width():
+    spec = read({"gpus": "1..4"})
+    assert (spec.dimension, spec.width_min, spec.width_max) == (Dimension.GPUS, 1, 4)
+
+
+def test_an_array_is_as_wide_as_it_may_run_at_once():
+    spec = read({"array": "0-99%8", "gpus": 1})
+    assert (spec.array, spec.width_min, spec.width_max) == (Array(IndexSet(((0, 99, 1),)), 8), 1, 8)
+
+
+@pytest.mark.parametrize("empty", ["gpus", "tasks", "array", "cpus", "memory", "time", "grace", "env", "workdir"])
+def test_a_field_left_empty_is_a_field_not_given(empty):
+    assert read({empty: None}) == read({})
+
+
+@pytest.mark.parametrize(
+    ("workdir", "folder"),
+    [("/tmp/x", "/tmp/x"), ("x", "/home/ann/x"), ("../bob", "/home/ann/../bob"), (".", "/home/ann")],
+)
+def test_a_folder_is_found_from_where_the_caller_stood(workdir, folder):
+    assert read({"workdir": workdir}).workdir == folder
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "train.py"], "train"),
+        (["python", "-u", "/home/ann/my train.py", "--x"], "my-train"),
+        (["/usr/bin/env", "bash", "./case.sh"], "case"),
+        (["./run"], "run"),
+        (["42"], "job"),
+        (["..."], "job"),
+        (["-"], "job"),
+        (["../../etc/passwd"], "passwd"),
+        (["x" * 100], "x" * 63),
+        (["caf\udce9"], "caf"),
+    ],
+)
+def test_a_job_without_a_name_is_called_after_its_command(command, name):
+    assert read({"command": command}).name == name
+
+
+@pytest.mark.parametrize("name", ["a", "A1", "a.b-c_d", "9lives", "x" * 63])
+def test_a_good_name_is_kept(name):
+    assert read({}, metadata={"name": name}).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "../x", "a/b", ".hidden", "-x", "_x", "a b", "a\n", "x" * 64, "ä", "a\0", "\ud800", 5, ["a"], {"a": 1}]
+)
+def test_a_name_that_could_be_a_path_or_cannot_be_typed_is_refused(name):
+    said = refusal(manifest({"command": ["true"]}, metadata={"name": name}))
+    assert said.startswith("name ")
+    assert said.endswith("a name is 1 to 63 letters, digits, '.', '_' or '-', and begins with a letter or digit")
+
+
+def test_a_name_of_digits_is_refused_because_it_would_be_taken_for_an_id():
+    said = refusal(manifest({"command": ["true"]}, metadata={"name": "12"}))
+    assert said == "name '12' is a number and would be taken for a job's id; add a letter"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (manifest({"command": ["true"]}, specs={}), "the manifest has no field 'specs'; did you mean 'spec'? "),
+        (
+            manifest({"command": ["true"]}, metadata={"nmae": "x"}),
+            "metadata has no field 'nmae'; did you mean 'name'? ",
+        ),
+        (
+            manifest({"comand": ["true"]}),
+            "spec has no field 'comand'; did you mean 'command'? (known: array, command, ",
+        ),
+        (manifest({"gpu": 1}), "spec has no field 'gpu'; did you mean 'gpus'? "),
+        (manifest({"command": ["true"], "image": "x"}), "spec has no field 'image'"),
+        (manifest({"command": ["true"], 5: "x"}), "spec has the field 5, which is no text; quote it"),
+        (
+            {"apiVersion": "swell/v1", "kind": "job"},
+            "nothing here can run 'apiVersion: swell/v1, kind: job'; did you mean 'apiVersion: swell/v1, kind: Job'?",
+        ),
+        ({"apiVersion": ["x"], "kind": {}}, "nothing here can run \"apiVersion: ['x'], kind: {}\""),
+        ({}, "nothing here can run 'apiVersion: None, kind: None'"),
+    ],
+)
+def test_a_misspelt_field_is_refused_and_the_right_one_named(document, said):
+    assert refusal(document).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("true", "the manifest must be a mapping of names to values, but is text: 'true'"),
+        ([], "the manifest must be a mapping of names to values, but is a list: []"),
+        (None, "the manifest must be a mapping of names to values, but is empty"),
+        (manifest(None), "spec must be a mapping of names to values, but is empty"),
+        (manifest([]), "spec must be a mapping of names to values, but is a list: []"),
+        (manifest({"command": ["true"]}, metadata="x"), "metadata must be a mapping of names to values, but is text: "),
+        (manifest({"command": ["true"]}, metadata=[]), "metadata must be a mapping of names to values, but is a list"),
+    ],
+)
+def test_a_part_of_the_wrong_kind_is_refused_with_what_was_found(document, said):
+    assert refusal(document).startswith(said)
+
+
+SPEC_REFUSALS = [
+    ({"gpus": "2..1"}, "gpus: '2..1': the maximum 1 is below the minimum 2; write 1..2"),
+    ({"tasks": "4..2"}, "tasks: '4..2': the maximum 2 is below the minimum 4; write 2..4"),
+    ({"gpus": "0..4"}, "gpus 0..4: the least of a range is 1; write 1..4"),
+    ({"tasks": 0}, "tasks: 0 is too few; a job has at least 1 task"),
+    ({"gpus": -1}, "gpus: '-1' is neither a count nor a range; write 2 or 1..4"),
+    ({"gpus": 1.5}, "gpus: '1.5' is neither a count nor a range; write 2 or 1..4"),
+    ({"gpus": "1...4"}, "gpus: '1...4' is neither a count nor a range; write 2 or 1..4"),
+    ({"gpus": True}, "gpus must be a number or text, but is true/false: True"),
+    ({"gpus": [1, 4]}, "gpus must be a number or text, but is a list: [1, 4]"),
+    ({"gpus": {"min": 1}}, "gpus must be a number or text, but is a mapping"),
+    ({"gpus": 100_001}, "gpus: '100001': 100001 is more than any job may have (100000)"),
+    (
+        {"gpus": "1..2", "tasks": 2},
+        "gpus 1..2 with tasks 2: a job is elastic in one dimension; give a fixed number of GPUs, or one task",
+    ),
+    ({"array": "0-9", "tasks": "2..3"}, "array with tasks 2..3: each task of an array is one process; leave out tasks"),
+    (
+        {"array": "0-9", "gpus": "1..2"},
+        "array with gpus 1..2: the tasks of an array are alike; give one number of GPUs",
+    ),
+    ({"array": "x"}, "array: 'x' is not an array; write 0-99, 0-99%8 (8 at once), 1,3,5 or 0-100:10"),
+    ({"array": "1,1"}, "array: array '1,1' names an index twice; every index may appear once"),
+    ({"array": "0-9%0"}, "array: array '0-9%0': after % comes how many may run at once, 1 or more, as in 0-99%8"),
+    ({"cpus": "many"}, "cpus: 'many' is not a number of CPUs; write 2, 0.5 or 500m"),
+    ({"cpus": float("nan")}, "cpus: 'nan' is not a number of CPUs; write 2, 0.5 or 500m (thousandths are the least)"),
+    ({"memory": "8 parsecs"}, "memory: '8 parsecs' is not an amount of memory; write 512MiB, 8GiB or 1.5TiB"),
+    ({"memory": -5}, "memory: '-5' is not an amount of memory; write 512MiB, 8GiB or 1.5TiB"),
+    ({"time": "soon"}, "time: 'soon' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"),
+    ({"time": 0}, "time: '0' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"),
+    ({"grace": float("inf")}, "grace: 'inf' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"),
+    ({"priority": 1_000_001}, "priority is 1000001; it must be from -1000000 to 1000000"),
+    ({"priority": 1.5}, "priority must be a whole number from -1000000 to 1000000, but is a number: 1.5"),
+    ({"priority": "high"}, "priority must be a whole number from -1000000 to 1000000, but is text: 'high'"),
+    ({"priority": True}, "priority must be a whole number from -1000000 to 1000000, but is true/false: True"),
+    ({"priority": "--5"}, "priority must be a whole number from -1000000 to 1000000, but is text: '--5'"),
+    ({"priority": "²"}, "priority must be a whole number from -1000000 to 1000000, but is text: '²'"),
+    ({"env": ["A=b"]}, "env must be a mapping of names to values, but is a list: ['A=b']"),
+    ({"env": False}, "env must be a mapping of names to values, but is true/false: False"),
+    ({"env": {"A=B": "c"}}, "env: 'A=B' cannot be a variable's name; write NAME: value"),
+    ({"env": {"": "c"}}, "env: '' cannot be a variable's name; write NAME: value"),
+    ({"env": {"A": None}}, "env: the value of A must be text, but is empty; quote it"),
+    ({"env": {"A": ["b"]}}, "env: the value of A must be text, but is a list: ['b']; quote it"),
+    ({"env": {"A": "b\0"}}, "env: the value of A holds a null character, which no program can be given"),
+    ({"env": {"A": "\ud800"}}, "env: the value of A is not valid Unicode text: text: '\\ud800'; write it as UTF-8"),
+    ({"workdir": 5}, "workdir must be a folder's path, but is a number: 5; leave it out for the caller's own"),
+    ({"workdir": ""}, "workdir must be a folder's path, but is text: ''; leave it out for the caller's own"),
+    ({"workdir": "a\0"}, "workdir holds a null character, which no program can be given"),
+    (
+        {"command": "sh -c hi"},
+        "command must be a list of words, but is text: write [sh, -c, 'sh -c hi'] to use a shell",
+    ),
+    ({"command": None}, "command must be a list of words, as in [python, train.py], but is empty"),
+    ({"command": []}, "command must be a list of words, as in [python, train.py], but is a list: []"),
+    ({"command": [""]}, "command: the first word, the program, is empty"),
+    ({"command": ["a", ["b"]]}, "command: every word must be text, but one is a list: ['b']; quote it"),
+    ({"command": ["a", True]}, "command: every word must be text, but one is true/false: True; quote it"),
+    ({"command": ["a", None]}, "command: every word must be text, but one is empty; quote it"),
+    ({"command": ["a\0b"]}, "command: a word holds a null character, which no program can be given"),
+    ({"command": ["a", "\ud800"]}, "command: a word is not valid Unicode text: text: '\\ud800'; write it as UTF-8"),
+    ({"command": ["a", "é" * 65_537]}, "command: a word is longer than 131072 bytes; put it into a file"),
+]
+
+
+@pytest.mark.parametrize(("spec", "said"), SPEC_REFUSALS, ids=[next(iter(spec)) for spec, _ in SPEC_REFUSALS])
+def test_a_value_that_cannot_be_meant_is_refused_with_what_to_write(spec, said):
+    assert refusal(manifest({"command": ["true"], **spec})) == said
+
+
+def test_words_and_values_that_are_not_utf8_are_passed_on_as_they_are():
+    spec = read({"command": ["cat", "caf\udce9"], "env": {"A": "\udcff"}})
+    assert spec.roles[0].command == ("cat", "caf\udce9")
+    assert spec.env == (("A", "\udcff"),)
+
+
+def test_a_huge_value_is_not_repeated_in_full():
+    assert len(refusal(manifest({"command": ["true"], "priority": ["x" * 100_000] * 1000}))) < 200
