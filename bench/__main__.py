@@ -10,13 +10,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import swell
 from bench import feel, tasks
+from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.rows import Row, Setting, progress
 
@@ -31,8 +31,8 @@ def main() -> int:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    with tempfile.TemporaryDirectory(prefix="swell-bench-", dir=options.folder) as folder:
-        setting = _setting(options, Path(folder))
+    with working_folder(options.folder) as folder:
+        setting = _setting(options, folder)
         print(json.dumps(_machine(setting)), flush=True)
         try:
             for name in options.names or BENCHES:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.folders import subfolder
 from swell.client import Client
 from swell.state import StateFolder
 from swell.worker import processes
@@ -48,7 +47,7 @@ class Installation:
 @contextmanager
 def installed(folder: Path, *, cpus: int) -> Iterator[Installation]:
     """`swell up -d`, and nothing left behind whatever happens."""
-    root = Path(tempfile.mkdtemp(prefix="state-", dir=folder))
+    root = subfolder(folder, "state")
     state = StateFolder(root)
     try:
         with _undisturbed():
@@ -81,7 +80,6 @@ def _remove(state: StateFolder) -> None:
     until = time.monotonic() + ENDED_S_MAX
     while store and processes.kill(None, (f"SWELL_STORE={store}".encode(),)) and time.monotonic() < until:
         time.sleep(0.02)
-    shutil.rmtree(state.root)
 
 
 def _swell(*words: str, state: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.children import per_second
+from bench.folders import subfolder
 from bench.hyperqueue_install import hyperqueue_python
 from bench.installation import Installation, installed
 from bench.rows import Row, Setting, middle, progress
@@ -89,9 +89,9 @@ def _array(ours: Installation, count: int) -> tuple[float, dict[str, Any]]:
 def _hyperqueue(setting: Setting, output: str) -> tuple[float, dict[str, Any]]:
     python = hyperqueue_python()
     script = Path(__file__).with_name("hyperqueue_array.py")
-    with tempfile.TemporaryDirectory(prefix="hyperqueue-", dir=setting.folder) as folder:
-        argv = [str(python), "-I", str(script), folder, str(setting.tasks), str(setting.cpus), output]
-        said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    folder = subfolder(setting.folder, "hyperqueue")
+    argv = [str(python), "-I", str(script), str(folder), str(setting.tasks), str(setting.cpus), output]
+    said = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     found = json.loads(said.splitlines()[-1])
     detail = {
         "as_its_client_sees": setting.tasks / found["client_s"],
@@ -101,12 +101,12 @@ def _hyperqueue(setting: Setting, output: str) -> tuple[float, dict[str, Any]]:
 
 
 def _sh(setting: Setting) -> tuple[float, dict[str, Any]]:
-    with tempfile.TemporaryDirectory(prefix="sh-", dir=setting.folder) as folder:
+    folder = subfolder(setting.folder, "sh")
 
-        def argv(number: int) -> list[str]:
-            return ["/bin/sh", "-c", RECORDING, f"{folder}/{number}", "/bin/true"]
+    def argv(number: int) -> list[str]:
+        return ["/bin/sh", "-c", RECORDING, f"{folder}/{number}", "/bin/true"]
 
-        return per_second(argv, count=setting.tasks, width=setting.cpus), {}
+    return per_second(argv, count=setting.tasks, width=setting.cpus), {}
 
 
 def _raw(setting: Setting) -> tuple[float, dict[str, Any]]:

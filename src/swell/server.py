@@ -125,9 +125,10 @@ class _Http(uvicorn.Server):
         self._services = services
 
     def handle_exit(self, sig: int, frame: Any) -> None:
+        """Not uvicorn's own: that raises the signal again in the end, and our last steps would not be taken."""
         self._services.committed.close()
         self._services.desired.close()
-        super().handle_exit(sig, frame)
+        self.should_exit = True
 
 
 def _about(address: str, store: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from swell.errors import Rejected, Unavailable
+from swell.errors import Denied, Rejected, Unavailable
 
 #: File systems on which SQLite's write-ahead log or our locks do not work.
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -133,9 +133,14 @@ class StateFolder:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     return int(file.read() or 0)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except PermissionError as error:
+            raise Denied(self._foreign()) from error
         return None
+
+    def _foreign(self) -> str:
+        return f"the state folder {self.root} belongs to somebody else and may not be read; name another with --state"
 
     def secret(self, path: Path) -> str:
         """The secret in this file, made on first use, readable by its owner only."""
@@ -153,8 +158,10 @@ class StateFolder:
     def read_json(self, path: Path) -> dict[str, Any]:
         try:
             found = json.loads(path.read_text())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return {}
+        except PermissionError as error:
+            raise Denied(self._foreign()) from error
         return found if isinstance(found, dict) else {}
 
     def write_json(self, path: Path, document: dict[str, Any]) -> None:

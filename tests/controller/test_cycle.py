@@ -284,6 +284,18 @@ def test_a_queued_job_is_cancelled_at_once_and_a_running_one_is_stopped_first(st
     assert (record.state, record.reason_code, record.exit_code) == (JobState.CANCELLED, Code.CANCELLED, 143)
 
 
+def test_a_second_cancellation_with_less_grace_is_obeyed(stage: Stage) -> None:
+    job = stage.submit()
+    stage.cycle()
+    stage.began(job, 0)
+    stage.cycle()
+    for grace_s in (60.0, 90.0, 0.0):
+        stage.controller.cancel(job, by="me", grace_s=grace_s).result()
+        stage.cycle()
+    stops = [asked for asked in stage.engine.asked if asked[0] == "stop"]
+    assert stops == [("stop", "1.1", 60.0), ("stop", "1.1", 0.0)]
+
+
 def test_a_job_that_ended_well_before_it_heard_of_its_cancellation_has_succeeded(stage: Stage) -> None:
     job = stage.submit()
     stage.cycle()

@@ -181,10 +181,6 @@ def test_stopping_the_server_leaves_running_jobs_alone_and_the_next_one_takes_th
     assert own_server.swell("wait", str(job)).code == 5
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="src/swell/server.py: uvicorn raises SIGTERM again when it is through, so `finally` never runs",
-)
 def test_stopping_the_server_leaves_no_address_behind(own_server):
     own_server.down()
     assert not own_server.state.server_file.exists()

@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from swell.client.connection import Connection, path
+from swell.errors import NotFound
 from swell.state import StateFolder
 
 POLL_S = 25.0  # how long one long poll stays open
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
+
+
+def job_path(ref: str | int, *parts: object, **query: object) -> str:
+    if "/" in str(ref):  # it would end up at another address
+        raise NotFound(f"there is no job {ref!r}: no name has a '/' in it; `swell ps` lists them")
+    return path("jobs", ref, *parts, **query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,7 @@ class Client:
 
     def job(self, ref: str | int) -> Job:
         """By id or name; of several with one name the newest."""
-        return Job(self, self.connection.json("GET", path("jobs", ref)))
+        return Job(self, self.connection.json("GET", job_path(ref)))
 
     def jobs(self, *, all: bool = False, user: str | None = None, limit: int | None = None) -> list[Job]:  # noqa: A002
         answer = self.connection.json("GET", path("jobs", all=all, user=user, limit=limit))
@@ -126,14 +133,14 @@ class Client:
 
     def show(self, ref: str | int) -> dict[str, Any]:
         """Everything, with spec, attempts and events."""
-        document: dict[str, Any] = self.connection.json("GET", path("jobs", ref, "show"))
+        document: dict[str, Any] = self.connection.json("GET", job_path(ref, "show"))
         return document
 
     def cancel(self, ref: str | int, *, grace_s: float | None = None) -> Job:
-        return Job(self, self.connection.json("POST", path("jobs", ref, "cancel"), {"grace_s": grace_s}))
+        return Job(self, self.connection.json("POST", job_path(ref, "cancel"), {"grace_s": grace_s}))
 
     def delete(self, ref: str | int) -> None:
-        self.connection.json("DELETE", path("jobs", ref))
+        self.connection.json("DELETE", job_path(ref))
 
     def why(self, ref: str | int) -> Reason | None:
         return self.job(ref).why()
@@ -175,7 +182,7 @@ class Client:
     ) -> LogPiece:
         """What stands at an offset (negative: so far from the end), at most a mebibyte; waits for more if told so."""
         query = {"rank": rank, "attempt": attempt, "offset": offset, "since": since, "wait_s": wait_s}
-        answer = self.connection.raw("GET", path("jobs", ref, "logs", **query))
+        answer = self.connection.raw("GET", job_path(ref, "logs", **query))
         start, following = int(answer.headers["Swell-Offset"]), int(answer.headers["Swell-Next-Offset"])
         return LogPiece(start, following, answer.data, answer.headers["Swell-Complete"] == "true")
 
@@ -229,7 +236,7 @@ class Job:
     def refresh(self, *, wait_s: float = 0.0) -> Job:
         """Look again; with `wait_s` as soon as something has changed, or after so long."""
         query = {"after": self.document["version"], "wait_s": wait_s} if wait_s else {}
-        self.document = self._client.connection.json("GET", path("jobs", self.id, **query))
+        self.document = self._client.connection.json("GET", job_path(self.id, **query))
         return self
 
     def wait(self, *, timeout_s: float | None = None) -> Job:

@@ -125,7 +125,7 @@ def _token(state: StateFolder) -> str:
         return state.token.read_text().strip()
     except PermissionError as error:
         raise Denied(f"the token {state.token} may not be read; this server belongs to somebody else") from error
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise no_server(state) from error
 
 

@@ -114,10 +114,16 @@ def _go_on(job: LiveJob, changes: Changes) -> list[Effect]:
             effects += _stop(job, changes, "its room went to jobs before it; the rest of it waits", None)
         elif job.failure is not None and not job.shape.is_array:
             effects += _stop(job, changes, f"task {job.failure.index} failed", None)
-    elif job.cancel_by is not None and job.evidence.get("cancelled") is None:
+    elif job.cancel_by is not None and _is_more_urgent(job):
         effects += _stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
     job.write(changes)
     return effects
+
+
+def _is_more_urgent(job: LiveJob) -> bool:
+    """Was a job that is being stopped anyway now cancelled, or cancelled again with less patience?"""
+    given, asked = job.evidence.get("grace_s"), job.cancel_grace_s
+    return job.evidence.get("cancelled") is None or (asked is not None and isinstance(given, float) and asked < given)
 
 
 def _stop(job: LiveJob, changes: Changes, cause: str, grace_s: float | None) -> list[Effect]:
