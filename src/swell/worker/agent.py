@@ -92,8 +92,7 @@ class Agent:
             return
         self._next_look = now + LOOK_S
         for run in self._runs.values():
-            for task in run.alive.values():
-                task.log.look()
+            run.look_at_logs()
 
     def _is_lonely(self) -> bool:
         silent = time.monotonic() - self._link.heard_at > LONELY_S
@@ -194,14 +193,23 @@ class Agent:
 
     def _tell(self) -> None:
         changed = []
+        is_urgent = False
         for attempt, run in self._runs.items():
-            seen = run.seen()
-            if self._told.get(attempt) != seen:
+            seen, before = run.seen(), self._told.get(attempt)
+            if before != seen:
                 self._told[attempt] = seen
                 changed.append(seen)
+                is_urgent |= _is_awaited(run, before, seen)
         if self._news or changed:
             news, self._news[:] = self._news[:], []
-            self._link.tell(news, changed)
+            self._link.tell(news, changed, is_urgent=is_urgent)
+
+
+def _is_awaited(run: Run, before: RunSeen | None, seen: RunSeen) -> bool:
+    """Does anybody wait for this? Not for an array's tasks while it works through them."""
+    if before is None or not run.launch.is_array:
+        return True
+    return seen.left == 0 or seen.revision != before.revision or len(before.in_use) > len(run.launch.lanes)
 
 
 def _port(folder: Path) -> int:

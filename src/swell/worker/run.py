@@ -49,7 +49,7 @@ class Alive:
     pidfd: int | None  #: None: the keeper is gone or unknown; the folder is looked at instead
     started_at: float
     limit_at: float | None  #: monotonic; None: endless
-    log: LogWatch
+    log: LogWatch | None = None  #: None: not looked at yet
     kill_at: float | None = None  #: monotonic; None: nobody asked it to end
     alone_since: float | None = None  #: monotonic; the keeper is all that is left
     has_ended: bool = False  #: its end is reported; what it left behind is being ended
@@ -180,7 +180,7 @@ class Run:
     def _alive(self, index: int, lane: int, pid: int | None, started_at: float, started: float) -> Alive:
         limit = self.launch.time_limit_s
         limit_at = None if limit is None else started + limit
-        task = Alive(index, lane, pid, None, started_at, limit_at, LogWatch(self._folder / str(index)))
+        task = Alive(index, lane, pid, None, started_at, limit_at)
         self.alive[index] = task
         return task
 
@@ -303,6 +303,12 @@ class Run:
     @property
     def left(self) -> int:
         return self._left
+
+    def look_at_logs(self) -> None:
+        for task in self.alive.values():
+            if task.log is None:
+                task.log = LogWatch(self._folder / str(task.index))
+            task.log.look()
 
     def next_deadline(self) -> float | None:
         """When `step` has something to do without an event; None: events suffice."""
