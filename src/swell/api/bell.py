@@ -33,9 +33,11 @@ class Bell:
         if self.is_closed or timeout_s <= 0:
             return
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
         with self._mutex:
-            self._loop = loop
+            is_first, self._loop = self._loop is None, loop
+        if is_first:  # a ring from before this moment went unheard: let the caller look again
+            return
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.add(future)
         timer = loop.call_later(timeout_s, _resolve, future)
         try:

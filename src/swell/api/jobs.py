@@ -110,8 +110,9 @@ async def _next_version(services: Services, job: JobRecord, after: int, wait_s: 
     while job.version <= after and clock() < until and not services.committed.is_closed:
         await services.committed.wait(until - clock())
         job = services.store.job(job.id)
-        if job.version <= after:
+        if job.version <= after:  # somebody else's commit; while we rest, no bell is heard, so look again after it
             await asyncio.sleep(LOOK_AGAIN_S)
+            job = services.store.job(job.id)
     return job
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from swell.cli.printing import say
 from swell.client.client import POLL_S, Client
+from swell.client.connection import NoServer
+from swell.client.embedded import ensure_server
 from swell.errors import SwellError
 
 if TYPE_CHECKING:
@@ -34,19 +37,41 @@ class Follower:
     def until_ended(self) -> None:
         """Then say how, if that was not well."""
         job = self._job
-        if job.document["reason"] and job.document["reason"]["code"] in PASSING:
-            job.refresh(wait_s=PASSING_S)
+        self._let_pass()
         while not job.has_ended:
             self._say_why_it_waits()
             if job.state not in ("queued", "held") and self._copiers is None:
                 self._copiers = _copiers(self._client, job)
             _show_progress(job)
-            job.refresh(wait_s=POLL_S)
+            self._wait_for_change()
         if self._copiers is None:
             self._copiers = _copiers(self._client, job)
         for copier in self._copiers:
             copier.join()
         _show_end(job)
+
+    def _let_pass(self) -> None:
+        """The first moments are not worth a line; what lasts longer is."""
+        until = time.monotonic() + PASSING_S
+        while (reason := self._job.document["reason"]) and reason["code"] in PASSING:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            self._job.refresh(wait_s=left)
+
+    def _wait_for_change(self) -> None:
+        """A server that crashed is started again; one that was stopped on purpose stays down."""
+        state = self._client.state
+        try:
+            self._job.refresh(wait_s=POLL_S)
+        except NoServer:
+            if not state.server_file.exists():
+                number = self._job.id
+                raise NoServer(
+                    f"the server of {state} was stopped; job {number} goes on: swell up -d, then swell logs -f {number}"
+                ) from None
+            say("the server has died; starting it again (the job goes on)")
+            ensure_server(state)
 
     def _say_why_it_waits(self) -> None:
         reason = self._job.document["reason"]

@@ -6,16 +6,21 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from swell.client.connection import Connection, path
+from swell.client.connection import Connection, NoServer, path
 from swell.errors import NotFound
 from swell.state import StateFolder
 
+T = TypeVar("T")
+
 POLL_S = 25.0  # how long one long poll stays open
+RESTART_S = 5.0  # how long a server may be away before whoever waits gives up
+ASK_AGAIN_S = 0.2
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -163,7 +168,8 @@ class Client:
         """A task's output so far, in pieces; with `follow` until it has ended."""
         while True:
             wait_s = POLL_S if follow else 0.0
-            piece = self.read_log(ref, rank=rank, attempt=attempt, offset=offset, since=since, wait_s=wait_s)
+            ask = partial(self.read_log, ref, rank=rank, attempt=attempt, offset=offset, since=since, wait_s=wait_s)
+            piece = _patiently(ask) if follow else ask()
             offset, since = piece.next, None
             if piece.data:
                 yield piece.data
@@ -202,6 +208,18 @@ class Client:
         return nodes
 
 
+def _patiently(ask: Callable[[], T]) -> T:
+    """For those who wait: a job does not end because its server did, and a server is soon started again."""
+    until = time.monotonic() + RESTART_S
+    while True:
+        try:
+            return ask()
+        except NoServer:
+            if time.monotonic() > until:
+                raise
+            time.sleep(ASK_AGAIN_S)
+
+
 class Job:
     """A job as it was when last looked at; `refresh` and `wait` look again."""
 
@@ -236,7 +254,8 @@ class Job:
     def refresh(self, *, wait_s: float = 0.0) -> Job:
         """Look again; with `wait_s` as soon as something has changed, or after so long."""
         query = {"after": self.document["version"], "wait_s": wait_s} if wait_s else {}
-        self.document = self._client.connection.json("GET", job_path(self.id, **query))
+        ask = partial(self._client.connection.json, "GET", job_path(self.id, **query))
+        self.document = _patiently(ask) if wait_s else ask()
         return self
 
     def wait(self, *, timeout_s: float | None = None) -> Job:

@@ -49,9 +49,10 @@ class Connection:
             self.close()
             if may_repeat:
                 return self.raw(method, path, body, headers=headers)
+            doubt = "" if method == "GET" else "; look whether it was done (swell ps) before you repeat it"
             raise NoServer(
-                f"the server of {self.state} went away in the middle of a request; "
-                f"look whether it was done (swell ps) before you repeat it; {self.state.server_log} may say why"
+                f"the server of {self.state} went away in the middle of a request{doubt}; "
+                f"start it again with `swell up -d` ({self.state.server_log} may say why)"
             ) from error
         except TimeoutError as error:
             self.close()
