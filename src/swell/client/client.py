@@ -19,7 +19,8 @@ from swell.state import StateFolder
 T = TypeVar("T")
 
 POLL_S = 25.0  # how long one long poll stays open
-RESTART_S = 5.0  # how long a server may be away before whoever waits gives up
+RESTART_S = 5.0  # how long a server may be away before whoever waits for a job gives up, or starts it again
+LOG_PATIENCE_S = 20.0  # a log is waited for longer: somebody else may be starting the server
 ASK_AGAIN_S = 0.2
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -169,7 +170,7 @@ class Client:
         while True:
             wait_s = POLL_S if follow else 0.0
             ask = partial(self.read_log, ref, rank=rank, attempt=attempt, offset=offset, since=since, wait_s=wait_s)
-            piece = _patiently(ask) if follow else ask()
+            piece = _patiently(ask, LOG_PATIENCE_S) if follow else ask()
             offset, since = piece.next, None
             if piece.data:
                 yield piece.data
@@ -208,9 +209,9 @@ class Client:
         return nodes
 
 
-def _patiently(ask: Callable[[], T]) -> T:
+def _patiently(ask: Callable[[], T], patience_s: float) -> T:
     """For those who wait: a job does not end because its server did, and a server is soon started again."""
-    until = time.monotonic() + RESTART_S
+    until = time.monotonic() + patience_s
     while True:
         try:
             return ask()
@@ -255,7 +256,7 @@ class Job:
         """Look again; with `wait_s` as soon as something has changed, or after so long."""
         query = {"after": self.document["version"], "wait_s": wait_s} if wait_s else {}
         ask = partial(self._client.connection.json, "GET", job_path(self.id, **query))
-        self.document = _patiently(ask) if wait_s else ask()
+        self.document = _patiently(ask, RESTART_S) if wait_s else ask()
         return self
 
     def wait(self, *, timeout_s: float | None = None) -> Job:
