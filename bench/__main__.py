@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import platform
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import swell
 from bench import feel, tasks
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
+from bench.interrupts import interrupt_on_all
 from bench.rows import Row, Setting, progress
 
 BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {"tasks": tasks.run, "feel": feel.run}
@@ -29,20 +29,22 @@ def main() -> int:
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are: {', '.join(BENCHES)}")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
-    with working_folder(options.folder) as folder:
-        setting = _setting(options, folder)
-        print(json.dumps(_machine(setting)), flush=True)
-        try:
-            for name in options.names or BENCHES:
-                progress(name)
-                for row in BENCHES[name](setting):
-                    print(row.to_line(), flush=True)
-        except KeyboardInterrupt:
-            progress("interrupted; nothing is left behind")
-            return 130
+    interrupt_on_all()
+    try:
+        with working_folder(options.folder) as folder:
+            _run(options.names or list(BENCHES), _setting(options, folder))
+    except KeyboardInterrupt:
+        progress("interrupted; nothing is left behind")
+        return 130
     return 0
+
+
+def _run(names: list[str], setting: Setting) -> None:
+    print(json.dumps(_machine(setting)), flush=True)
+    for name in names:
+        progress(name)
+        for row in BENCHES[name](setting):
+            print(row.to_line(), flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,10 +86,6 @@ def _machine(setting: Setting) -> dict[str, Any]:
         "sqlite": sqlite3.sqlite_version,
         "seed": setting.seed,
     }
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

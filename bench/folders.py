@@ -11,10 +11,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from bench.interrupts import undisturbed
 
 GET_FLAGS, SET_FLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS and FS_IOC_SETFLAGS, 64 bits
 TOP_OF_HIERARCHY = 0x20000
@@ -23,11 +26,14 @@ TOP_OF_HIERARCHY = 0x20000
 @contextlib.contextmanager
 def working_folder(parent: Path | None) -> Iterator[Path]:
     """Removed afterwards; None: in the temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="swell-bench-", dir=parent) as name:
-        folder = Path(name)
+    folder = Path(tempfile.mkdtemp(prefix="swell-bench-", dir=parent))
+    try:
         with contextlib.suppress(OSError):  # another file system has another way, or no such problem
             _spread_subfolders(folder)
         yield folder
+    finally:
+        with undisturbed():
+            shutil.rmtree(folder)
 
 
 def subfolder(folder: Path, purpose: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.folders import subfolder
+from bench.interrupts import undisturbed
 from swell.client import Client
 from swell.state import StateFolder
 from swell.worker import processes
@@ -19,7 +19,6 @@ from swell.worker import processes
 SWELL = Path(sys.executable).with_name("swell")
 READY_S_MAX = 30.0
 ENDED_S_MAX = 10.0
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,35 +49,23 @@ def installed(folder: Path, *, cpus: int) -> Iterator[Installation]:
     root = subfolder(folder, "state")
     state = StateFolder(root)
     try:
-        with _undisturbed():
+        with undisturbed():
             _swell("up", "-d", "--gpus", "0", "--cpus", str(cpus), state=root)
         _await_worker(state)
         yield Installation(state)
     finally:
-        with _undisturbed():
-            _remove(state)
+        with undisturbed():
+            _end(state)
 
 
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """An interrupt is heard afterwards: a server half started or half stopped would stay behind."""
-    heard: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: heard.append(number)) for number in INTERRUPTS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if heard:
-        raise KeyboardInterrupt
-
-
-def _remove(state: StateFolder) -> None:
-    store = str(state.read_json(state.server_file).get("store", ""))
+def _end(state: StateFolder) -> None:
     # Not `down --cancel`: that asks once per job, and there may be 10,000 in the queue.
     _swell("down", state=state.root)
+    mark = state.tasks / ".store"  # made by the worker with the first task; every task has it in its environment
     until = time.monotonic() + ENDED_S_MAX
-    while store and processes.kill(None, (f"SWELL_STORE={store}".encode(),)) and time.monotonic() < until:
+    while mark.exists() and time.monotonic() < until:
+        if not processes.kill(None, (f"SWELL_STORE={mark.read_text()}".encode(),)):
+            return
         time.sleep(0.02)
 
 

@@ -65,6 +65,7 @@ def _take_turns(contenders: list[Contender], setting: Setting) -> None:
 
 def _row(ours: Contender, theirs: Contender) -> Row:
     detail = {
+        "ratio_by_round": [mine / other for mine, other in zip(ours.rates, theirs.rates, strict=True)],
         "ours_all": ours.rates,
         "theirs_all": theirs.rates,
         "ours_detail": ours.middle_detail(),

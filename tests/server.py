@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from swell.client import Client
+from swell.client.connection import path
 from swell.errors import SwellError
 from swell.state import StateFolder
 
@@ -99,6 +100,14 @@ class Server:
         assert pid, f"no {what} runs"
         with ended(pid):
             os.kill(pid, signal.SIGKILL)
+
+    def kill_everything(self) -> None:
+        """As a power cut would: the server, its worker, and every task."""
+        for what in ("server", "worker"):
+            self.kill(what)
+        for pid in [int(line.partition(":")[0]) for line in self.processes()]:
+            with contextlib.suppress(ProcessLookupError), ended(pid):
+                os.kill(pid, signal.SIGKILL)
 
     def cancel_all(self) -> None:
         """At once: a test that failed half-way may have left a job that takes its time to end."""
@@ -180,10 +189,11 @@ class Server:
 
     def settled(self) -> dict[str, Any]:
         """Everything that bad input must not change: jobs, settings, and which files there are."""
+        client = self.client()
         return {
-            "jobs": self.jobs(),
+            "jobs": client.connection.json("GET", path("jobs", all=True))["jobs"],  # what `ps -a -o json` prints
             "config": self.state.config.read_text(),
-            "files": sorted(path.name for path in self.root.iterdir() if not path.name.startswith("swell.db-")),
+            "files": sorted(file.name for file in self.root.iterdir() if not file.name.startswith("swell.db-")),
         }
 
     # -- waiting -----------------------------------------------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,13 +126,24 @@ class Service:
         return int(answer.json["jobs"][0]["id"])
 
     def until(self, job: int, *states: str) -> dict[str, Any]:
-        """The job as soon as it is in one of these states; long polls, bounded."""
+        """The job as soon as it is in one of these states."""
+        return self.until_true(job, lambda found: found["state"] in states)
+
+    def until_true(self, job: int, is_true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The job as soon as it is so; long polls, bounded."""
         end = time.monotonic() + WAIT_S
         found = self.ask("GET", f"/jobs/{job}").json
-        while found["state"] not in states:
-            assert time.monotonic() < end, f"job {job} is {found['state']}, not {states}"
+        while not is_true(found):
+            assert time.monotonic() < end, f"job {job} is still {found}"
             found = self.ask("GET", f"/jobs/{job}?after={found['version']}&wait_s=2").json
         return dict(found)
+
+    def until_waiting(self) -> None:
+        """Until somebody waits for the next commit."""
+        end = time.monotonic() + WAIT_S
+        while not self.services.committed._waiting:
+            assert time.monotonic() < end, "nobody waits"
+            os.sched_yield()
 
 
 def submission(name: str = "job", *, env: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:

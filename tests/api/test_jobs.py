@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from api.service import USER, WORKER, Answer, submission
+from swell.store import Changes
 
 STATES = {"queued", "held", "starting", "running", "stopping", "succeeded", "failed", "cancelled"}
 HUGE = "9" * 40
@@ -33,11 +34,11 @@ def test_a_file_of_several_jobs_is_accepted_whole_or_not_at_all(service):
     one = "apiVersion: swell/v1\nkind: Job\nspec: {command: ['true']}\n"
     good = service.ask("POST", "/jobs", {"manifest": f"{one}---\n{one}", "workdir": "/"})
     assert (good.status, len(good.json["jobs"])) == (201, 2)
-    before = service.ask("GET", "/jobs?all=1").json["jobs"]
+    before = {job["id"] for job in service.ask("GET", "/jobs?all=1").json["jobs"]}
     bad = service.ask("POST", "/jobs", {"manifest": f"{one}---\n{one}bad: 1\n", "workdir": "/"})
     assert bad.error[:2] == (422, "Rejected")
     assert bad.error[2].startswith("document 2 of 2: the manifest has no field 'bad'")
-    assert [job["id"] for job in service.ask("GET", "/jobs?all=1").json["jobs"]] == [job["id"] for job in before]
+    assert {job["id"] for job in service.ask("GET", "/jobs?all=1").json["jobs"]} == before
 
 
 def test_a_dry_run_answers_with_what_would_be_asked_for_and_accepts_nothing(service):
@@ -325,3 +326,23 @@ def test_the_server_says_who_it_is_and_how_many_jobs_it_knows(service):
     about = service.ask("GET", "/server").json
     assert about["store"] == service.store.id
     assert about["jobs"]["queued"] >= 1
+
+
+def test_a_long_poll_misses_no_change_while_others_are_committed(service):
+    """A waiter that had just looked took a nap of 20 ms; a change in that nap was only seen after 25 s."""
+    watched, other = service.submit("patient", gpus=99), service.submit("noisy", gpus=99)
+    service.worker.sync()
+    service.until_true(watched, lambda job: job["reason"]["code"] == "CannotRunHere")
+    for width in range(1, 6):
+        seen = service.ask("GET", f"/jobs/{watched}").json["version"]
+        answers: list[Answer] = []
+        ask = f"/jobs/{watched}?after={seen}&wait_s=8"
+        waiter = threading.Thread(target=lambda ask=ask, found=answers: found.append(service.ask("GET", ask)))
+        began = time.monotonic()
+        waiter.start()
+        service.until_waiting()
+        service.store.record(Changes(jobs={other: {"width": width}})).result()  # wakes it: nothing for it
+        service.store.record(Changes(jobs={watched: {"width": width}})).result()
+        waiter.join(10)
+        assert answers[0].json["width"] == width
+        assert time.monotonic() - began < 4

@@ -202,7 +202,7 @@ def test_a_state_folder_of_somebody_else_is_refused(server, tmp_path):
         (other.root / name).write_bytes((server.root / name).read_bytes())
         os.chown(other.root / name, NOBODY, NOBODY)
     os.chown(other.root, NOBODY, NOBODY)
-    said = f"swell: the state folder {other.root} belongs to somebody else and may not be read; name another with --state\n"
+    said = f"swell: the state folder {other.root} belongs to somebody else and may not be read; "
     for words in ("up -d", "ps", "down"):
         done = other.swell(*words.split(), as_ordinary_user=True)
-        assert (done.code, done.stdout, done.stderr) == (2, "", said)
+        assert (done.code, done.stdout, done.stderr) == (2, "", f"{said}name another with --state\n")

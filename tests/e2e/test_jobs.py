@@ -151,15 +151,17 @@ def test_events_tell_what_happened_to_a_job_and_who_did_it(server):
     assert len(table) == 7
 
 
-def test_events_are_followed_as_they_happen(server):
+def test_events_are_followed_as_they_happen(server, gate):
     process = server.spawn("events", "-f", "-o", "json")
     assert process.stdout is not None
-    job = server.start("--name", "followed", "--", "true")
+    job = server.start("--name", "followed", "--", "sh", "-c", f"read line < {gate}")
     kinds: list[str] = []
     for line in process.stdout:
         event = json.loads(line)
         if event["job"] == job:
             kinds.append(event["kind"])
+        if kinds[-1:] == ["Running"]:
+            gate.open()
         if kinds[-1:] == ["Ended"]:
             break
     assert kinds == ["Submitted", "Started", "Running", "Ended"]

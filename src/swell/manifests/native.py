@@ -62,7 +62,7 @@ def _width(tasks: tuple[int, int], gpus: tuple[int, int], array: Array | None) -
             f"gpus {gpus[0]}..{gpus[1]} with tasks {_text(tasks)}: a job is elastic in one dimension; "
             "give a fixed number of GPUs, or one task"
         )
-    if gpus[0] < 1 < gpus[1]:
+    if gpus[0] == 0 and gpus[1] > 0:
         raise Rejected(f"gpus 0..{gpus[1]}: the least of a range is 1; write 1..{gpus[1]}")
     if tasks == (1, 1) and gpus[1] > 0:
         return Dimension.GPUS, *gpus

@@ -93,17 +93,6 @@ class JobSpec:
     def tasks_total(self) -> int:
         return len(self.array.indices) if self.array else sum(role.count for role in self.roles)
 
-    def tasks_at(self, width: int) -> tuple[Resources, ...]:
-        """What each task takes at a width, by rank. An array's width is slots, each one task."""
-        first = self.roles[0]
-        if self.array is not None:
-            return (first.resources,) * width
-        if self.dimension is Dimension.GPUS:
-            wide = Resources(first.resources.cpus_milli, first.resources.memory_mib, width)
-            return (wide,) * first.count
-        others = tuple(role.resources for role in self.roles[1:] for _ in range(role.count))
-        return (first.resources,) * width + others
-
     def to_document(self) -> dict[str, Any]:
         return {
             "name": self.name,

@@ -45,10 +45,14 @@ class Resources:
         )
 
     def __str__(self) -> str:
+        return self.as_far_as(self)
+
+    def as_far_as(self, wanted: Resources) -> str:
+        """In words, only the kinds of things that are wanted; of those also what there is none of."""
         parts = [f"{self.cpus_milli / 1000:g} CPU" + ("" if self.cpus_milli == 1000 else "s")]
-        if self.memory_mib:
+        if wanted.memory_mib:
             parts.append(memory_text(self.memory_mib))
-        if self.gpus:
+        if wanted.gpus:
             parts.append(f"{self.gpus} GPU" + ("" if self.gpus == 1 else "s"))
         return ", ".join(parts)
 

@@ -162,7 +162,7 @@ def _too_large(case: _Case, largest: Resources) -> tuple[str, str] | None:
     if case.task.memory_mib > largest.memory_mib:
         lower.append(f"--memory {largest.memory_mib}MiB")
     where = "this machine has" if case.is_one_machine else "the node that comes nearest has"
-    return (f"{where} {largest}", f"{' '.join(lower)} or less") if lower else None
+    return (f"{where} {largest.as_far_as(case.task)}", f"{' '.join(lower)} or less") if lower else None
 
 
 def _too_many(case: _Case) -> tuple[str, str]:
@@ -191,7 +191,7 @@ def _waiting_for_room(case: _Case) -> Reason:
     facts, behind = case.facts, case.verdict.behind
     evidence = case.evidence() | {"held_by": facts.holders[:NAMES_SHOWN_MAX], "behind": behind}
     where = "free here is" if case.is_one_machine else "the most that is free on one node is"
-    message = f"it wants {case.wants}; {where} {_nearest(facts.free, case.task)}"
+    message = f"it wants {case.wants}; {where} {_nearest(facts.free, case.task).as_far_as(case.task)}"
     if facts.holders:
         message += f"; the rest is held by {_jobs(facts.holders)}"
     if facts.draining:

@@ -1,0 +1,121 @@
+"""Real file systems that fill up, turn read-only, or are far away. All of it needs root."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE_S = 20.0
+SFTP_SERVER = "/usr/lib/openssh/sftp-server"
+
+
+def need(program: str, package: str) -> str:
+    """A test that cannot run fails and says what to do; it is not skipped quietly."""
+    found = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    assert found is not None, f"{program} is not installed; get it with `make system` or: apt-get install -y {package}"
+    return found
+
+
+def run(*words: str) -> None:
+    assert os.geteuid() == 0, "mounting needs root: run `make test` as root, or in a container where you are root"
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr.strip() or done.stdout.strip()}"
+
+
+@contextmanager
+def tmpfs(folder: Path, size: str) -> Iterator[None]:
+    """A small file system in memory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run("mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder))
+    try:
+        yield
+    finally:
+        run("umount", str(folder))
+
+
+class Ext4:
+    """A disk in a file, on a loop device. It can be made to fail as real ones do."""
+
+    def __init__(self, folder: Path, mebibytes: int) -> None:
+        self.folder = folder
+        self._image = folder.with_name(f"{folder.name}.img")
+        with self._image.open("wb") as file:
+            file.truncate(mebibytes << 20)
+        run(need("mkfs.ext4", "e2fsprogs"), "-q", "-F", str(self._image))
+        folder.mkdir()
+
+    def mount(self) -> None:
+        run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.folder))
+
+    def umount(self) -> None:
+        run("umount", str(self.folder))
+
+    def fail(self) -> None:
+        """An error as from a bad sector: the kernel makes the file system read-only, whoever has files open there."""
+        device = self.folder.stat().st_dev
+        name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
+        Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("a test wants to see it fail")
+
+    def repair(self) -> None:
+        """What an administrator does afterwards."""
+        subprocess.run([need("e2fsck", "e2fsprogs"), "-fy", str(self._image)], capture_output=True, check=False)
+        self.mount()
+
+    def close(self) -> None:
+        with contextlib.suppress(AssertionError):
+            self.umount()
+
+
+def fill(folder: Path) -> Path:
+    """Use up every byte; delete the file to have them back."""
+    path = folder / "ballast"
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(65536))
+    with path.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1))
+    return path
+
+
+@contextmanager
+def sshfs(source: Path, folder: Path) -> Iterator[None]:
+    """A real network file system without a network: sshfs talks to an SFTP server through a pair of sockets."""
+    program = need("sshfs", "sshfs")
+    assert Path(SFTP_SERVER).exists(), (
+        f"{SFTP_SERVER} is missing: `make system`, or apt-get install -y openssh-sftp-server"
+    )
+    assert Path("/dev/fuse").exists(), "/dev/fuse is missing; in a container run it with --device /dev/fuse"
+    folder.mkdir()
+    far, near = socket.socketpair()
+    with far, near:
+        server = subprocess.Popen([SFTP_SERVER], stdin=far, stdout=far)
+        client = subprocess.Popen([program, "-f", "-o", "passive", f":{source}", str(folder)], stdin=near, stdout=near)
+    try:
+        _until_mounted(folder, client)
+        yield
+    finally:
+        run("umount", str(folder))
+        client.wait(PATIENCE_S)
+        server.wait(PATIENCE_S)
+
+
+def _until_mounted(folder: Path, client: subprocess.Popen[bytes]) -> None:
+    """The kernel tells whoever polls the table of mounts when it changes."""
+    with Path("/proc/self/mountinfo").open() as table:
+        poller = select.poll()
+        poller.register(table, select.POLLPRI)
+        for _ in range(20):
+            table.seek(0)
+            if f" {folder} " in table.read():
+                return
+            assert client.poll() is None, f"sshfs ended with {client.returncode}"
+            poller.poll(PATIENCE_S * 1000 / 20)
+    raise AssertionError(f"sshfs did not mount {folder} within {PATIENCE_S} s")
