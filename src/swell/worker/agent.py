@@ -45,6 +45,7 @@ class Agent:
         self._news: list[TaskSeen] = []
         self._told: dict[AttemptId, RunSeen] = {}
         self._unwanted: set[AttemptId] = set()
+        self._is_behind = False  #: a launch could not be taken on; the desired set is asked for again
         self._next_look = 0.0
         self._link = ServerLink(state, node, wake=self.wake)
         self.is_closing = False
@@ -83,7 +84,7 @@ class Agent:
         """Until the next deadline, at most; a turn with nothing to do costs nothing."""
         now = time.monotonic()
         deadlines = [at for run in self._runs.values() if (at := run.next_deadline()) is not None]
-        if any(run.alive or run.needs_looking for run in self._runs.values()):
+        if self._is_behind or any(run.alive or run.needs_looking for run in self._runs.values()):
             deadlines.append(self._next_look)
         return max(0.0, min([*deadlines, now + LONELY_S / 10]) - now)
 
@@ -91,6 +92,9 @@ class Agent:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_S
+        if self._is_behind:
+            self._is_behind = False
+            self._link.ask_again()
         for run in self._runs.values():
             run.look_at_logs()
 
@@ -116,13 +120,20 @@ class Agent:
         for attempt, run in list(self._runs.items()):
             if attempt not in wanted:
                 self._let_go(run, now)
-        for attempt, launch in wanted.items():
-            known = self._runs.get(attempt)
-            if known is None:
-                self._begin(launch, now)
-            elif known.launch != launch:
-                known.change(launch, now)
-                self._write(known.launch, port=_port(self._folder(attempt)))
+        for launch in wanted.values():
+            try:
+                self._take_on(launch, now)
+            except OSError as error:  # most likely a full disk
+                log.warning("attempt %s cannot be taken on yet: %s", launch.attempt, error)
+                self._is_behind = True
+
+    def _take_on(self, launch: Launch, now: float) -> None:
+        known = self._runs.get(launch.attempt)
+        if known is None:
+            self._begin(launch, now)
+        elif known.launch != launch:
+            known.change(launch, now)
+            self._write(known.launch, port=_port(self._folder(launch.attempt)))
 
     def _let_go(self, run: Run, now: float) -> None:
         """The server no longer wants it: end what lives. Its logs stay until they are erased."""

@@ -11,6 +11,7 @@ Taking a run up again after a crash is the same code as starting it: every folde
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -36,6 +37,7 @@ from swell.worker.tasks import Found, Status
 
 LEFTOVER_GRACE_S = 5.0  # for what a task left behind when it ended by itself
 KILL_AGAIN_S = 0.1  # a dying group may still fork; look again this soon
+DISK_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # they pass; a task is not failed for them
 KEEPER_ALONE_S = 5.0  # a keeper with nothing left to wait for has this long to end
 
 
@@ -81,6 +83,7 @@ class Run:
         self._pending: Iterator[int] = iter(self._indices)
         self._again: list[int] = []  #: claimed by an earlier life of ours, never begun
         self._sweep_kill_at: float | None = None  #: monotonic; None: no leftovers seen
+        self._is_blocked = False  #: the disk is full: what is next waits until there is room
         self.is_finished = False
 
     # -- taking up what is there -----------------------------------------------------------------------------
@@ -111,8 +114,7 @@ class Run:
         elif found.status is Status.ALIVE:
             self._adopt(index, found, now)
         else:
-            self._again.append(index)
-            self._left += 1
+            self._put_back(index)
 
     def _lost_to_reboot(self, index: int, found: Found) -> None:
         at = time.time()
@@ -139,7 +141,8 @@ class Run:
 
     def _begin_tasks(self, now: float) -> None:
         free = self._free_lanes()
-        while free and self._left > 0:
+        self._is_blocked = False
+        while free and self._left > 0 and not self._is_blocked:
             index = self._again.pop() if self._again else next(self._pending)
             lane = free.pop(0) if self.launch.is_array else self._lane_of_rank(index, free)
             self._left -= 1
@@ -154,8 +157,7 @@ class Run:
         return [lane.number for lane in self.launch.lanes if lane.number not in used]
 
     def _begin(self, index: int, lane: int, now: float) -> None:
-        folder = self._folder / str(index)
-        tasks.claim(folder)  # a claim that stands is our own: inspected, and never begun
+        folder = f"{self._folder}/{index}"
         numbers = [one.number for one in self.launch.lanes]
         devices = next(one.devices for one in self.launch.lanes if one.number == lane)
         env = task_variables(
@@ -167,8 +169,13 @@ class Run:
         )
         try:
             launch = self.launch
-            pid = tasks.spawn(str(folder), lane, launch.command, launch.workdir, launch.umask, env)
+            tasks.claim(folder)  # a claim that stands is our own: inspected, and never begun
+            pid = tasks.spawn(folder, lane, launch.command, launch.workdir, launch.umask, env)
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in DISK_PROBLEMS:
+                self._put_back(index)
+                self._is_blocked = True
+                return
             at = time.time()
             self._report_end(index, lane, at, at, 125, CAUSE_START, str(error))
             return
@@ -176,6 +183,10 @@ class Run:
         task.pidfd = os.pidfd_open(pid)
         self._machine.watch(task.pidfd, self, task)
         self._report_begun(task)
+
+    def _put_back(self, index: int) -> None:
+        self._again.append(index)
+        self._left += 1
 
     def _alive(self, index: int, lane: int, pid: int | None, started_at: float, started: float) -> Alive:
         limit = self.launch.time_limit_s
@@ -244,8 +255,7 @@ class Run:
             del self.alive[task.index]
         elif found.status is Status.NEVER_BEGUN:  # it died before it began: nothing of the command ever ran
             del self.alive[task.index]
-            self._again.append(task.index)
-            self._left += 1
+            self._put_back(task.index)
         elif task.pid is None and found.pid is not None:
             task.pid, task.lane = found.pid, found.lane
             self._watch(task)
@@ -321,7 +331,7 @@ class Run:
     def needs_looking(self) -> bool:
         """Is there a task that no event will tell of?"""
         unsure = any(task.pidfd is None for task in self.alive.values())
-        return unsure or (not self.is_finished and not self.alive and self._left == 0)
+        return unsure or self._is_blocked or (not self.is_finished and not self.alive and self._left == 0)
 
     def seen(self) -> RunSeen:
         lanes = tuple(sorted(task.lane for task in self.alive.values()))

@@ -46,7 +46,7 @@ class Outbox:
     is_urgent: bool = False  #: somebody waits for it
 
     def __bool__(self) -> bool:
-        return bool(self.tasks or self.runs)
+        return bool(self.tasks or self.runs or self.is_urgent)
 
     def put_back(self, unsent: Outbox) -> None:
         """What was not sent, unless something newer has been said since."""
@@ -95,6 +95,13 @@ class ServerLink:
             self._outbox = Outbox()
             self._server = self._met
         self.tell(tasks, runs)
+
+    def ask_again(self) -> None:
+        """Be told the whole desired set with the next answer."""
+        with self._mutex:
+            self._version = 0
+            self._outbox.is_urgent = True
+            self._mutex.notify_all()
 
     def take(self) -> tuple[Desired | None, bool]:
         """The newest desired set, if there is one; and whether `tell_all` is due."""

@@ -73,7 +73,7 @@ class Found:
     cause: str = ""
 
 
-def claim(folder: Path) -> bool:
+def claim(folder: Path | str) -> bool:
     """True: the task is ours to start."""
     try:
         os.mkdir(folder, 0o700)  # noqa: PTH102  a hot path; pathlib's costs twice as much
