@@ -27,8 +27,8 @@ class Clock:
     def now(self) -> float:
         return self.time
 
-    def monotonic(self) -> float:
-        return self.time
+    def busy(self) -> float:
+        return 0.0
 
 
 class ScriptedEngine:

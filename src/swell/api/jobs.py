@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
@@ -54,9 +56,12 @@ def jobs_router(services: Services) -> APIRouter:
         all: bool = Query(False, description="also jobs that ended more than a day ago"),  # noqa: A002
         user: str | None = None,
         limit: int | None = Query(None, ge=1, le=1_000_000),
+        lines: bool = Query(False, description="one job per line (NDJSON), all of them, streamed"),
     ) -> Response:
         """Active jobs first, then ended ones, newest first."""
         since = None if all else services.now() - RECENT_S
+        if lines:
+            return StreamingResponse(_lines(services, since, user), media_type="application/x-ndjson")
 
         def read() -> Response:
             jobs, not_shown = store.listing(ended_since=since, owner=user, limit=limit)
@@ -101,6 +106,12 @@ def jobs_router(services: Services) -> APIRouter:
         return Response(status_code=204)
 
     return router
+
+
+def _lines(services: Services, ended_since: float | None, owner: str | None) -> Iterator[str]:
+    reason = services.controller.reason
+    for page in services.store.pages(ended_since=ended_since, owner=owner):
+        yield "".join(f"{json.dumps(job_document(job, reason(job)))}\n" for job in page)
 
 
 async def _next_version(services: Services, job: JobRecord, after: int, wait_s: float) -> JobRecord:

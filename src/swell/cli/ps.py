@@ -30,6 +30,9 @@ def command(client: Client, everything: bool, user: str | None, watch: bool, lim
 
     With -o json or yaml all of them are printed; docs/json.md lists the fields.
     """
+    if output == "json" and limit is None and not watch:
+        _print_all(client, everything, user)
+        return 0
     rows = limit or (ROWS if output in ("table", "wide") else None)
     while True:
         answer = _fetch(client, everything, user, rows)
@@ -49,13 +52,21 @@ def _fetch(client: Client, everything: bool, user: str | None, limit: int | None
     return answer
 
 
+def _print_all(client: Client, everything: bool, user: str | None) -> None:
+    """One job per line, as it comes: reading and writing ten thousand of them again would cost a second."""
+    from swell.client.connection import path
+
+    lines = client.connection.raw("GET", path("jobs", all=everything, user=user, lines=True)).data.rstrip(b"\n")
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"[" + lines.replace(b"\n", b",\n ") + b"]\n")
+
+
 def _print(answer: dict[str, Any], output: str) -> None:
     from swell.cli.printing import print_document, print_table
 
     jobs = answer["jobs"]
     if output == "json":
-        json.dump(jobs, sys.stdout, indent=1)
-        print()
+        print("[" + ",\n ".join(map(json.dumps, jobs)) + "]")
     elif output == "yaml":
         print_document(jobs, output)
     elif not jobs:

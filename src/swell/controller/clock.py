@@ -10,13 +10,13 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since 1970, for records."""
 
-    def monotonic(self) -> float:
-        """Seconds that never go back, for waiting."""
+    def busy(self) -> float:
+        """Seconds of CPU this thread has used, for what a cycle really cost."""
 
 
 class SystemClock:
     def now(self) -> float:
         return time.time()
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    def busy(self) -> float:
+        return time.thread_time()

@@ -142,10 +142,10 @@ class Controller:
         while not self._is_closing:
             self._wake.wait(TIMER_S)
             self._wake.clear()
-            began = self._clock.monotonic()
+            began = self._clock.busy()
             try:
                 self.cycle()
-                pause = SPACING * (self._clock.monotonic() - began)
+                pause = SPACING * (self._clock.busy() - began)
             except Exception:
                 log.exception("a cycle failed; nothing of it was applied, trying again in %s s", RETRY_S)
                 pause = RETRY_S

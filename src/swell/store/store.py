@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,16 @@ from swell.store.writer import Writer
 ENDED_STATES = [str(state) for state in ENDED]
 EVENTS_PER_READ_MAX = 1000
 CACHE_KIB = 4096  # per connection; the server's memory budget is 150 MB with 10,000 jobs
+
+PAGE_ROWS = 500
+LISTING_ORDER = (tables.job.c.ended_at.is_not(None), tables.job.c.ended_at.desc(), tables.job.c.id)
+# On the way of every submission; building a statement costs more than running it.
+INSERT_JOB = insert(tables.job)
+INSERT_EVENT = insert(tables.event)
+INSERT_KEY = insert(tables.idempotency)
+SELECT_JOB = select(tables.job).where(tables.job.c.id == bindparam("job"))
+SELECT_KEY = select(tables.idempotency).where(tables.idempotency.c.key == bindparam("asked"))
+SELECT_ENVIRONMENT = select(tables.environment.c.hash).where(tables.environment.c.hash == bindparam("digest"))
 
 
 @dataclass(slots=True)
@@ -124,7 +134,7 @@ class Store:
         self._write_events(connection, [_submitted(record) for record in records])
         if key is not None:
             ids = json.dumps([record.id for record in records])
-            connection.execute(insert(tables.idempotency).values(key=key, digest=digest, job_ids=ids, at=now))
+            connection.execute(INSERT_KEY, {"key": key, "digest": digest, "job_ids": ids, "at": now})
         return records
 
     def _insert(self, connection: Connection, new: NewJob, now: float) -> JobRecord:
@@ -150,7 +160,7 @@ class Store:
             "tasks_failed": 0,
             "nodes": "[]",
         }
-        key = connection.execute(insert(tables.job), values).inserted_primary_key
+        key = connection.execute(INSERT_JOB, values).inserted_primary_key
         assert key is not None
         values |= {
             "id": key[0],
@@ -180,7 +190,7 @@ class Store:
         if events:
             now = self._clock()
             rows = [_event_row(record, now) for record in events]
-            connection.execute(insert(tables.event), rows)
+            connection.execute(INSERT_EVENT, rows)
 
     def _forget(self, connection: Connection, jobs: Sequence[JobId], by: str) -> None:
         for job in jobs:
@@ -194,7 +204,7 @@ class Store:
     # -- reading -----------------------------------------------------------------------------------------
 
     def job(self, job: JobId) -> JobRecord:
-        found = self._rows(select(tables.job).where(tables.job.c.id == job))
+        found = self._rows(SELECT_JOB, {"job": job})
         if not found:
             raise NotFound(f"there is no job {job}; `swell ps -a` lists all")
         return job_record(found[0])
@@ -219,14 +229,20 @@ class Store:
 
         `ended_since` None: all ended jobs; otherwise those that ended after that moment.
         """
-        jobs = tables.job.c
-        wanted = _is_active() | (jobs.ended_at >= (ended_since or 0.0))
-        if owner is not None:
-            wanted = wanted & (jobs.owner == owner)
-        ordered = select(tables.job).where(wanted).order_by(jobs.ended_at.is_not(None), jobs.ended_at.desc(), jobs.id)
+        wanted = _is_listed(ended_since, owner)
+        ordered = select(tables.job).where(wanted).order_by(*LISTING_ORDER)
         rows = self._rows(ordered if limit is None else ordered.limit(limit))
         total = len(rows) if limit is None else self._count(wanted)
         return [job_record(row) for row in rows], total - len(rows)
+
+    def pages(self, *, ended_since: float | None, owner: str | None = None) -> Iterator[list[JobRecord]]:
+        """The whole listing in pieces, so that ten thousand jobs are never in memory at once."""
+        ordered = select(tables.job.c.id).where(_is_listed(ended_since, owner)).order_by(*LISTING_ORDER)
+        ids = [row[0] for row in self._rows(ordered)]
+        for begin in range(0, len(ids), PAGE_ROWS):
+            page = ids[begin : begin + PAGE_ROWS]
+            found = {row.id: row for row in self._rows(select(tables.job).where(tables.job.c.id.in_(page)))}
+            yield [job_record(found[job]) for job in page if job in found]
 
     def _count(self, condition: Any) -> int:
         return int(self._rows(select(func.count()).select_from(tables.job).where(condition))[0][0])
@@ -281,9 +297,9 @@ class Store:
         rows = self._rows(select(tables.meta.c.value).where(tables.meta.c.key == "generation"))
         return int(rows[0][0]) if rows else 0
 
-    def _rows(self, statement: Select[Any]) -> Sequence[Any]:
+    def _rows(self, statement: Select[Any], values: dict[str, Any] | None = None) -> Sequence[Any]:
         with self._reading.connect() as connection:
-            return connection.execute(statement).all()
+            return connection.execute(statement, values or {}).all()
 
 
 def open_store(path: Path, clock: Callable[[], float]) -> Store:
@@ -330,7 +346,7 @@ def _identity(connection: Connection) -> str:
 
 
 def _replay(connection: Connection, key: str, digest: str) -> list[JobRecord] | None:
-    earlier = connection.execute(select(tables.idempotency).where(tables.idempotency.c.key == key)).first()
+    earlier = connection.execute(SELECT_KEY, {"asked": key}).first()
     if earlier is None:
         return None
     if earlier.digest != digest:
@@ -347,9 +363,9 @@ def _replay(connection: Connection, key: str, digest: str) -> list[JobRecord] | 
 def _keep_environment(connection: Connection, environment: dict[str, str]) -> str:
     body = json.dumps(environment, sort_keys=True)
     digest = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
-    known = connection.execute(select(tables.environment.c.hash).where(tables.environment.c.hash == digest)).first()
+    known = connection.execute(SELECT_ENVIRONMENT, {"digest": digest}).first()
     if known is None:
-        connection.execute(insert(tables.environment).values(hash=digest, body=body))
+        connection.execute(insert(tables.environment), {"hash": digest, "body": body})
     return digest
 
 
@@ -359,6 +375,11 @@ def _submitted(record: JobRecord) -> EventRecord:
 
 def _is_active() -> Any:
     return tables.job.c.state.not_in(ENDED_STATES)
+
+
+def _is_listed(ended_since: float | None, owner: str | None) -> Any:
+    wanted = _is_active() | (tables.job.c.ended_at >= (ended_since or 0.0))
+    return wanted if owner is None else wanted & (tables.job.c.owner == owner)
 
 
 def _by_columns(jobs: dict[JobId, dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:

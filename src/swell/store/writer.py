@@ -1,9 +1,8 @@
 """How do many requests share one commit?
 
-One thread owns the writing connection. It takes everything that waits, runs each piece of work in a savepoint
-of one transaction, commits once (SQLite makes that one fsync), and then answers everybody. While a commit is
-on its way to the disk the next batch gathers, so the busier it is the better it shares. A piece of work that
-fails takes only itself back.
+One thread owns the writing connection. It takes everything that waits, runs it in one transaction, commits once
+(SQLite makes that one fsync), and then answers everybody. While a commit is on its way to the disk the next batch
+gathers, so the busier it is the better it shares. A piece of work that fails takes only itself back.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from sqlalchemy import Connection, Engine
 from swell.store.disk import disk_trouble
 
 Work = Callable[[Connection], Any]
+Outcome = tuple[Any, BaseException | None]
 BATCH_MAX = 500  # keeps one transaction short; at 500 submissions a second a commit carries about ten
 
 
@@ -61,25 +61,37 @@ class Writer:
         return batch, False
 
     def _commit(self, batch: list[tuple[Work, Future[Any]]]) -> None:
-        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
         try:
-            with self._engine.begin() as connection:
-                for work, future in batch:
-                    outcomes.append((future, *_attempt(connection, work)))
+            outcomes = self._together(batch) or self._one_by_one(batch)
         except Exception as error:  # noqa: BLE001  the commit itself failed (disk full …): nobody's work is there
             problem = disk_trouble(error, self._engine) or error
             for _, future in batch:
                 future.set_exception(problem)
             return
-        for future, result, failure in outcomes:
+        for (_, future), (result, failure) in zip(batch, outcomes, strict=True):
             if failure is not None:
                 future.set_exception(failure)
             else:
                 future.set_result(result)
         self._after_commit()
 
+    def _together(self, batch: list[tuple[Work, Future[Any]]]) -> list[Outcome]:
+        """As if nothing could fail, which is nearly always so; empty: something did, and nothing was done."""
+        try:
+            with self._engine.begin() as connection:
+                return [(work(connection), None) for work, _ in batch]
+        except Exception as error:
+            if disk_trouble(error, self._engine) is not None:
+                raise
+            return []
 
-def _attempt(connection: Connection, work: Work) -> tuple[Any, BaseException | None]:
+    def _one_by_one(self, batch: list[tuple[Work, Future[Any]]]) -> list[Outcome]:
+        """In savepoints, which cost as much as the work itself: only to find out whose piece fails."""
+        with self._engine.begin() as connection:
+            return [_attempt(connection, work) for work, _ in batch]
+
+
+def _attempt(connection: Connection, work: Work) -> Outcome:
     savepoint = connection.begin_nested()
     try:
         result = work(connection)
