@@ -174,6 +174,10 @@ def test_following_events_ends_with_a_word_when_the_server_dies(own_server):
     process = own_server.spawn("events", "-f")
     assert process.stdout is not None
     assert process.stdout.readline().split() == [b"AT", b"JOB", b"EVENT", b"BY", b"DETAIL"]
+    own_server.start("--gpus", "64", "--", "true")
+    for line in process.stdout:  # the stream is open when something came through it
+        if b"Submitted" in line:
+            break
     own_server.kill()
     _, said = process.communicate(timeout=30)
     assert process.returncode == 1

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
 
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
@@ -22,7 +19,6 @@ from swell.manifests.fields import system_bytes
 from swell.model.job import JobSpec
 from swell.store import JobRecord, NewJob
 
-RECENT_S = 24 * 3600.0  # ended jobs are listed for a day without `all`
 WAIT_S_MAX = 60.0
 PATH_BYTES_MAX = 4096  # PATH_MAX of Linux
 LOOK_AGAIN_S = 0.02  # a waiter looks at the store at most this often, however often something is committed
@@ -50,24 +46,6 @@ def jobs_router(services: Services) -> APIRouter:
         digest = _digest(body) if idempotency_key else ""
         accepted = await asyncio.wrap_future(controller.submit(new, key=idempotency_key, digest=digest))
         return Json({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
-
-    @router.get("", response_model=JobsOut)
-    async def listing(
-        all: bool = Query(False, description="also jobs that ended more than a day ago"),  # noqa: A002
-        user: str | None = None,
-        limit: int | None = Query(None, ge=1, le=1_000_000),
-        lines: bool = Query(False, description="one job per line (NDJSON), all of them, streamed"),
-    ) -> Response:
-        """Active jobs first, then ended ones, newest first."""
-        since = None if all else services.now() - RECENT_S
-        if lines:
-            return StreamingResponse(_lines(services, since, user), media_type="application/x-ndjson")
-
-        def read() -> Response:
-            jobs, not_shown = store.listing(ended_since=since, owner=user, limit=limit)
-            return Json({"jobs": [document(job) for job in jobs], "not_shown": not_shown})
-
-        return await run_in_threadpool(read)
 
     @router.get("/{ref}", response_model=JobOut)
     async def one(
@@ -106,12 +84,6 @@ def jobs_router(services: Services) -> APIRouter:
         return Response(status_code=204)
 
     return router
-
-
-def _lines(services: Services, ended_since: float | None, owner: str | None) -> Iterator[str]:
-    reason = services.controller.reason
-    for page in services.store.pages(ended_since=ended_since, owner=owner):
-        yield "".join(f"{json.dumps(job_document(job, reason(job)))}\n" for job in page)
 
 
 async def _next_version(services: Services, job: JobRecord, after: int, wait_s: float) -> JobRecord:
