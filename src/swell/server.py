@@ -32,7 +32,6 @@ from swell.store import open_store
 
 KEEP_S_DEFAULT = 30 * 86400.0  # ended jobs and their logs are kept for 30 days
 WORKER_ENDS_S = 5.0
-SWITCH_S = 0.0005  # threads here do short pieces of work; with Python's 5 ms a request waits for a cycle to yield
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LOOPBACK = "127.0.0.1"
 
@@ -50,7 +49,6 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
-    sys.setswitchinterval(SWITCH_S)
     try:
         serve(StateFolder.locate(options.state), port=options.port)
     except AlreadyServed as error:
