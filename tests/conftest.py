@@ -8,5 +8,5 @@ from hypothesis import HealthCheck, settings
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # whole simulations are slow to draw; that is fine
 settings.register_profile("test", max_examples=40, deadline=None, print_blob=True, suppress_health_check=SLOW)
-settings.register_profile("soak", max_examples=5000, deadline=None, print_blob=True, suppress_health_check=SLOW)
+settings.register_profile("soak", max_examples=1000, deadline=None, print_blob=True, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))

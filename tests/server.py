@@ -71,14 +71,17 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """A server that a test killed is started again first: what it left must be found and ended."""
-        if not self.is_up:
-            self.up()
-        self.cancel_all()
-        done = self.swell("down", "--cancel")
-        self._janitor.communicate(b"all is well\n")
-        assert done.code == 0, done
-        assert self.processes() == [], "processes are left"
+        """A server that a test killed is started again first: what it left must be found and ended by Swell itself."""
+        try:
+            if not self.is_up:
+                self.up()
+            self.cancel_all()
+            done = self.swell("down", "--cancel")
+            assert done.code == 0, done
+            assert self.processes() == [], "processes are left"
+        finally:
+            self._janitor.communicate(b"all is well\n")
+            self.kill_everything()  # whatever went wrong above, the next test begins on a clean machine
 
     # -- the server's life -------------------------------------------------------------------------------------
 
@@ -102,9 +105,10 @@ class Server:
             os.kill(pid, signal.SIGKILL)
 
     def kill_everything(self) -> None:
-        """As a power cut would: the server, its worker, and every task."""
+        """As a power cut would: the server, its worker, and every task. The server first: it brings the worker back."""
         for what in ("server", "worker"):
-            self.kill(what)
+            if self.state.lock_holder(what):
+                self.kill(what)
         for pid in [int(line.partition(":")[0]) for line in self.processes()]:
             with contextlib.suppress(ProcessLookupError), ended(pid):
                 os.kill(pid, signal.SIGKILL)
