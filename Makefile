@@ -18,7 +18,7 @@ check: environment
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted; run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-timeout --config .importlinter >/dev/null 2>&1 || $(BIN)/lint-imports --config .importlinter
+	@$(BIN)/lint-imports --config .importlinter >/dev/null || $(BIN)/lint-imports --config .importlinter
 	@$(BIN)/pytest -q -m "not slow"
 
 test: check system

@@ -24,6 +24,9 @@ SYSTEM_PACKAGES = {
     "sshfs": ("sshfs", "the network-file-system test"),
     "/usr/lib/openssh/sftp-server": ("openssh-sftp-server", "the network-file-system test"),
     "unshare": ("util-linux", "the reboot test"),
+    "setpriv": ("util-linux", "the tests with another user"),
+    "mount": ("mount", "the full-disk test"),
+    "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
 }
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -32,6 +33,7 @@ from swell.store import open_store
 
 KEEP_S_DEFAULT = 30 * 86400.0  # ended jobs and their logs are kept for 30 days
 WORKER_ENDS_S = 5.0
+FOLDER_LOOK_S = 10.0
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LOOPBACK = "127.0.0.1"
 
@@ -96,6 +98,7 @@ def serve(state: StateFolder, *, port: int) -> None:
     log.info("swell %s serves %s at http://%s", __version__, state, address)
     supervisor = WorkerSupervisor(state)
     supervisor.start()
+    FolderWatch(state, services.stop).start()
     try:
         http.run(sockets=[listener])
     finally:
@@ -138,7 +141,8 @@ def _about(address: str, store: str) -> dict[str, Any]:
 def _listen(state: StateFolder, port: int) -> socket.socket:
     """On loopback; the same port as last time when it is free, because running jobs know it."""
     path = state.root / "port"
-    last = int(path.read_text()) if path.exists() else 0
+    text = path.read_text() if path.exists() else ""
+    last = int(text) if text.isdigit() else 0  # a power cut may leave it empty
     for candidate in [port] if port else [last, 0]:
         # Named as TCP, or asyncio does not switch off Nagle's algorithm and every answer waits 40 ms for an ACK.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -154,6 +158,21 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
         path.write_text(str(listener.getsockname()[1]))
         return listener
     raise Conflict("no port is free on loopback; end something that listens there")
+
+
+class FolderWatch(threading.Thread):
+    """Ends the server when its folder has been deleted: what it serves is gone, and nobody could find it."""
+
+    def __init__(self, state: StateFolder, stop: Callable[[], None]) -> None:
+        super().__init__(name="folder-watch", daemon=True)
+        self._state = state
+        self._stop = stop
+
+    def run(self) -> None:
+        while self._state.database.exists():
+            time.sleep(FOLDER_LOOK_S)
+        log.error("%s was deleted; ending", self._state)
+        self._stop()
 
 
 class WorkerSupervisor(threading.Thread):

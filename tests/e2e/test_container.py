@@ -19,9 +19,6 @@ STORY = """
 """
 
 
-@pytest.mark.xfail(
-    strict=True, reason="src/swell/worker/processes.py: group_is_empty counts zombies, which nobody reaps here"
-)
 def test_a_job_ends_although_nobody_reaps_what_it_left_behind(tmp_path):
     server = Server(tmp_path)
     first = [need("unshare", "util-linux"), "--pid", "--fork", "--mount-proc", sys.executable, "-c", FIRST_PROCESS]

@@ -139,9 +139,6 @@ def test_a_disk_that_turns_read_only_under_a_server_refuses_new_jobs_and_loses_n
         disk.close()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="src/swell/server.py: _listen does not expect a port file that a power cut has left empty"
-)
 def test_a_server_starts_again_after_a_power_cut_has_emptied_what_was_not_yet_on_disk(own_server):
     job = own_server.start("--gpus", "64", "--", "true")
     own_server.kill_everything()

@@ -92,9 +92,7 @@ def test_the_machine_that_comes_nearest_is_the_one_that_is_named():
     """The one with most GPUs was named to a job that wants none."""
     now = world(node("a", cpus=8, gpus=4), node("b", cpus=64), queued(1, cpus=100))
     reason = why(now, 1)
-    assert reason.message == (
-        "it wants 100 CPUs, but the node that comes nearest has 64 CPUs; waiting will not help"
-    )
+    assert reason.message == ("it wants 100 CPUs, but the node that comes nearest has 64 CPUs; waiting will not help")
     assert reason.next == "cancel it and submit it again with --cpus 64 or less, or add a machine"
 
 
@@ -168,8 +166,7 @@ def test_a_machine_that_offers_less_than_it_holds_has_nothing_free():
 def test_who_is_about_to_give_room_back_is_said():
     now = world(node("a", cpus=2), array(1, slots=2, draining=(0, 1)), queued(2, cpus=2, priority=1))
     assert why(now, 2).message == (
-        "it wants 2 CPUs; free here is 0 CPUs; the rest is held by job 1; "
-        "job 1 will give room back when tasks end"
+        "it wants 2 CPUs; free here is 0 CPUs; the rest is held by job 1; job 1 will give room back when tasks end"
     )
 
 

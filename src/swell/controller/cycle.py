@@ -18,7 +18,7 @@ from swell.controller.clock import Clock
 from swell.controller.observe import Effect, Stop, fold
 from swell.controller.world import World
 from swell.engines import Engine
-from swell.errors import Conflict
+from swell.errors import Conflict, SwellError
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import Observation
 from swell.model.plan import Plan, Snapshot
@@ -146,6 +146,10 @@ class Controller:
             try:
                 self.cycle()
                 pause = SPACING * (self._clock.busy() - began)
+            except SwellError as error:
+                log.warning("nothing could be recorded (%s), trying again in %s s", error, RETRY_S)
+                pause = RETRY_S
+                self._wake.set()
             except Exception:
                 log.exception("a cycle failed; nothing of it was applied, trying again in %s s", RETRY_S)
                 pause = RETRY_S

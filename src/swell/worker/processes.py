@@ -11,6 +11,8 @@ import os
 import signal
 from collections.abc import Iterator
 
+GONE = (b"Z", b"X", b"")  # states of what has ended but is still listed, or no longer
+
 
 def marks(store: str, attempt: str, index: int | None = None) -> tuple[bytes, ...]:
     """What to look for in an environment; without an index: any task of the attempt."""
@@ -25,14 +27,17 @@ def members(keeper: int | None, wanted: tuple[bytes, ...]) -> list[int]:
 
 
 def group_is_empty(keeper: int) -> bool:
-    """Is nobody left in the session of a keeper that has ended? Cheap: one system call."""
+    """Is nobody left in the session of a keeper that has ended? Cheap when that is so: one system call.
+
+    A zombie whose parent does not reap (process 1 of many containers) is in the group for ever, and is nobody.
+    """
     try:
         os.killpg(keeper, 0)
     except ProcessLookupError:
         return True
     except PermissionError:
         return False
-    return False
+    return not any(keeper in _stat(pid)[1:] and _stat(pid)[0] not in GONE for pid in _pids())
 
 
 def terminate(keeper: int | None, wanted: tuple[bytes, ...]) -> None:
@@ -57,7 +62,7 @@ def is_keeper(pid: int, wanted: tuple[bytes, ...]) -> bool:
 
 def _belongs(pid: int, keeper: int | None, wanted: tuple[bytes, ...]) -> bool:
     state, group, session = _stat(pid)
-    if state in (b"Z", b"X", b""):
+    if state in GONE:
         return False
     if keeper is not None and keeper in (group, session):
         return True
