@@ -10,7 +10,6 @@ import getpass
 import logging
 import os
 import secrets
-import select
 import signal
 import socket
 import subprocess
@@ -28,6 +27,7 @@ from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, SwellError
+from swell.process import spawn_detached, wait_for_end
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
 
@@ -195,35 +195,15 @@ class WorkerSupervisor(threading.Thread):
         while not self.is_closing:
             holder = self._state.lock_holder("worker")
             if holder:
-                _wait_for_end(holder)
+                wait_for_end(holder)
             else:
                 self._spawn().wait()
             if not self.is_closing:
                 time.sleep(RESPAWN_S)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        with self._state.worker_log.open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "swell.worker", "--state", str(self._state)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                cwd="/",
-            )
-
-
-def _wait_for_end(pid: int) -> None:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        poller.poll()
-    finally:
-        os.close(descriptor)
+        argv = [sys.executable, "-m", "swell.worker", "--state", str(self._state)]
+        return spawn_detached(argv, self._state.worker_log)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -13,6 +13,7 @@ from pathlib import Path
 from swell.client.client import Client
 from swell.client.connection import Connection, path
 from swell.errors import SwellError, Unavailable
+from swell.process import spawn_detached, wait_for_end
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 
 START_S_MAX = 30.0
@@ -50,15 +51,8 @@ def ensure_server(state: StateFolder, *, port: int = 0) -> bool:
 
 def _spawn(state: StateFolder, port: int) -> subprocess.Popen[bytes]:
     state.prepare()
-    with os.fdopen(os.open(state.server_log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "swell.server", "--state", str(state), "--port", str(port)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            cwd="/",
-        )
+    argv = [sys.executable, "-m", "swell.server", "--state", str(state), "--port", str(port)]
+    return spawn_detached(argv, state.server_log)
 
 
 def _answers(state: StateFolder) -> bool:
@@ -84,22 +78,23 @@ def stop_server(state: StateFolder) -> bool:
     """Server first, then worker; running tasks are left alone. False: nothing ran."""
     server = state.lock_holder("server")
     if server:
-        Connection(state).raw("POST", path("server", "stop"))
-        _wait_for_end(server, STOP_S_MAX)
+        try:
+            Connection(state).raw("POST", path("server", "stop"))
+        except SwellError:  # it does not answer, or not to our token; its lock says that it is ours to end
+            _terminate(server)
+        _wait_for_end(server)
     worker = state.lock_holder("worker")
     if worker:
-        os.kill(worker, signal.SIGTERM)
-        _wait_for_end(worker, STOP_S_MAX)
+        _terminate(worker)
+        _wait_for_end(worker)
     return bool(server or worker)
 
 
-def _wait_for_end(pid: int, timeout_s: float) -> None:
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if not select.select([descriptor], [], [], timeout_s)[0]:
-            raise Unavailable(f"process {pid} did not end within {timeout_s:.0f} s; end it with: kill -9 {pid}")
-    finally:
-        os.close(descriptor)
+def _terminate(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+
+
+def _wait_for_end(pid: int) -> None:
+    if not wait_for_end(pid, STOP_S_MAX):
+        raise Unavailable(f"process {pid} did not end within {STOP_S_MAX:.0f} s; end it with: kill -9 {pid}")
