@@ -272,7 +272,7 @@ def test_a_queued_job_is_cancelled_at_once_and_a_running_one_is_stopped_first(st
     stage.began(running, 0, 1, 2, 3)
     stage.cycle()
     for job in (running, queued):
-        stage.controller.cancel(job, by="me", grace_s=2.0).result()
+        stage.controller.cancel([job], by="me", grace_s=2.0).result()
     stage.cycle()
     assert stage.states(running, queued) == ["stopping", "cancelled"]
     assert stage.engine.asked[-1] == ("stop", "1.1", 2.0)
@@ -284,13 +284,38 @@ def test_a_queued_job_is_cancelled_at_once_and_a_running_one_is_stopped_first(st
     assert (record.state, record.reason_code, record.exit_code) == (JobState.CANCELLED, Code.CANCELLED, 143)
 
 
+def test_cancelling_several_at_once_starts_none_of_them(stage: Stage) -> None:
+    """Cancelled one after the other, the room of the first went to the second, which ran for a moment."""
+    jobs = [stage.gang(4) for _ in range(3)]
+    stage.cycle()
+    stage.began(jobs[0], 0, 1, 2, 3)
+    stage.cycle()
+    stage.controller.cancel(jobs, by="me", grace_s=None).result()
+    stage.cycle()
+    assert stage.states(*jobs) == ["stopping", "cancelled", "cancelled"]
+    assert [asked for asked in stage.engine.asked if asked[0] == "start"] == [("start", "1.1", 4)]
+
+
+def test_a_gang_that_is_elastic_in_tasks_has_as_many_as_it_was_given(stage: Stage) -> None:
+    """It was counted against its least width: four tasks of two could never all succeed."""
+    role = Role("worker", ("true",), Resources(1000, 0, 0), 2)
+    job = stage.submit(roles=(role,), width_min=2, width_max=4)
+    stage.cycle()
+    for rank in range(4):
+        stage.ended(job, rank)
+    stage.run(job, done=True)
+    stage.cycle()
+    record = stage.job(job)
+    assert (record.state, record.tasks_total, record.tasks_succeeded) == (JobState.SUCCEEDED, 4, 4)
+
+
 def test_a_second_cancellation_with_less_grace_is_obeyed(stage: Stage) -> None:
     job = stage.submit()
     stage.cycle()
     stage.began(job, 0)
     stage.cycle()
     for grace_s in (60.0, 90.0, 0.0):
-        stage.controller.cancel(job, by="me", grace_s=grace_s).result()
+        stage.controller.cancel([job], by="me", grace_s=grace_s).result()
         stage.cycle()
     stops = [asked for asked in stage.engine.asked if asked[0] == "stop"]
     assert stops == [("stop", "1.1", 60.0), ("stop", "1.1", 0.0)]
@@ -301,7 +326,7 @@ def test_a_job_that_ended_well_before_it_heard_of_its_cancellation_has_succeeded
     stage.cycle()
     stage.ended(job, 0, 0)
     stage.run(job, done=True)
-    stage.controller.cancel(job, by="me", grace_s=None).result()
+    stage.controller.cancel([job], by="me", grace_s=None).result()
     stage.cycle()
     assert stage.states(job) == ["succeeded"]
 
@@ -341,7 +366,7 @@ def test_after_a_crash_the_engine_is_told_again_and_nothing_is_started_twice(sta
     stage.began(running, 0)
     stage.began(stopping, 0)
     stage.cycle()
-    stage.controller.cancel(stopping, by="me", grace_s=3.0).result()
+    stage.controller.cancel([stopping], by="me", grace_s=3.0).result()
     stage.cycle()
     stage.restart()
     assert stage.engine.asked == [("start", "1.1", 1), ("start", "2.1", 1), ("stop", "2.1", 3.0)]
@@ -352,7 +377,7 @@ def test_after_a_crash_the_engine_is_told_again_and_nothing_is_started_twice(sta
 
 def test_a_cancellation_accepted_just_before_a_crash_is_carried_out_after_it(stage: Stage) -> None:
     job = stage.submit()
-    stage.store.request_cancel(job, by="me", grace_s=None).result()
+    stage.store.request_cancel([job], by="me", grace_s=None).result()
     stage.restart()
     stage.cycle()
     assert stage.states(job) == ["cancelled"]

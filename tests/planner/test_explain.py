@@ -101,7 +101,8 @@ def test_too_many_tasks_for_all_machines_together():
     now = world(node("a", gpus=4), node("b", gpus=4), queued(1, gpus=1, tasks=10))
     reason = why(now, 1)
     assert reason.message == (
-        "it wants 10 tasks of 1 CPU, 1 GPU, all at once, but 8 tasks fit on all nodes together; waiting will not help"
+        "it wants 10 tasks of 1 CPU, 1 GPU, all at once, "
+        "but only 8 tasks fit on all nodes together; waiting will not help"
     )
     assert reason.next == "cancel it and submit it again with --tasks 8 or less, or add a machine"
 
@@ -121,7 +122,7 @@ def test_an_array_is_told_about_one_task():
     assert reason.message == (
         "it wants 1 CPU, 1 GPU for each task, but this machine has 4 CPUs, 0 GPUs; waiting will not help"
     )
-    assert reason.next == "cancel it and submit it again with --gpus 0 or less, or add a machine"
+    assert reason.next == "cancel it and submit it again with no --gpus, or add a machine"
 
 
 # -- waiting -------------------------------------------------------------------------------------------------
@@ -133,7 +134,7 @@ def test_waiting_for_room_on_this_machine():
         Code.WAITING_FOR_ROOM,
         "it wants 2 CPUs; free here is 1 CPU; the rest is held by job 1",
         {**wants(2.0), **largest("free", 1.0, 8 * GIB), "nodes": 1, "held_by": [1], "behind": None},
-        "nothing to do: by their time limits all of them have ended in 540 s",
+        "nothing to do: by the time limits all room is given back in 540 s",
     )
 
 
@@ -147,7 +148,7 @@ def test_waiting_for_room_behind_others_on_several_machines():
     )
     assert (reason.evidence["held_by"], reason.evidence["behind"]) == ([1, 2, 3, 4, 5], 8)
     assert reason.next == (
-        "nothing to do: it starts when enough of them end (some have no time limit: nobody can say when)"
+        "nothing to do: it starts when enough room is given back (nobody can say when: a time limit is missing)"
     )
 
 

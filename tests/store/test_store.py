@@ -165,7 +165,7 @@ def test_the_same_fact_twice_is_one_row_with_the_latest_word(store):
 
 def test_every_change_of_a_job_raises_its_version(store):
     accept(store, "a")
-    store.request_cancel(1, by="ann", grace_s=2.5).result()
+    store.request_cancel([1], by="ann", grace_s=2.5).result()
     job = store.job(1)
     assert (job.version, job.cancel_requested_by, job.cancel_grace_s) == (2, "ann", 2.5)
     assert store.events(job=1)[-1].kind == "CancelRequested"

@@ -121,6 +121,21 @@ def test_what_left_the_session_and_closed_everything_is_still_found(folder: Path
     wait_for(lambda: processes.members(None, wanted) == [], "its end")
 
 
+def test_everybody_is_asked_to_end_once_and_newcomers_too(folder: Path) -> None:
+    """A process that was being forked while SIGTERM was sent missed it, and held its room for the whole grace."""
+    script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done"
+    pid = start(folder, "sh", "-c", script)
+    wanted, asked = processes.marks("s", "1.1", 0), set[int]()
+    wait_for(lambda: (folder / "log").read_text() == "ready\n", "the trap")
+    for _ in range(3):
+        processes.terminate(pid, wanted, asked)
+    wait_for(lambda: "asked" in (folder / "log").read_text(), "the trap's answer")
+    processes.kill(pid, wanted)
+    wait_for(lambda: processes.kill(pid, wanted) == 0, "the end")
+    assert reap(pid) == 137
+    assert (folder / "log").read_text().count("asked") == 1
+
+
 def test_another_stores_processes_are_never_touched(folder: Path) -> None:
     pid = start(folder, "sleep", "30")
     wait_for(lambda: len(processes.members(pid, processes.marks("s", "1.1", 0))) == 1, "the command's start")

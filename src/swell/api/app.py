@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from swell import __version__
+from swell.api.cancel import cancel_router
 from swell.api.documents import node_document
 from swell.api.events import events_router
 from swell.api.jobs import jobs_router
@@ -38,7 +39,15 @@ def create_app(services: Services) -> Any:
         redoc_url=None,
         redirect_slashes=False,  # an empty name is an error, not another address
     )
-    for router in (listing_router, jobs_router, logs_router, events_router, workers_router, server_router):
+    for router in (
+        listing_router,
+        jobs_router,
+        cancel_router,
+        logs_router,
+        events_router,
+        workers_router,
+        server_router,
+    ):
         app.include_router(router(services))
     app.add_exception_handler(SwellError, _on_swell_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Header, Query, Response
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
 from swell.api.services import Services
-from swell.api.wire import ERRORS, Cancellation, JobOut, JobsOut, Json, Submission
+from swell.api.wire import ERRORS, JobOut, JobsOut, Json, Submission
 from swell.errors import Rejected
 from swell.manifests import Context, read_document, read_manifests
 from swell.manifests.fields import system_bytes
@@ -66,15 +66,6 @@ def jobs_router(services: Services) -> APIRouter:
         tasks = store.tasks(job.id)
         events = store.events(job=job.id)
         return Json(full_document(job, controller.reason(job), store.attempts(job.id), tasks, events))
-
-    @router.post("/{ref}/cancel", response_model=JobOut)
-    async def cancel(ref: str, body: Cancellation | None = None) -> Response:
-        """Ask a job to end: SIGTERM, grace, SIGKILL. A job that has ended stays as it is."""
-        job = find_one(store, ref, ended=False)
-        if not job.state.has_ended:
-            grace_s = body.grace_s if body else None
-            await asyncio.wrap_future(controller.cancel(job.id, by=services.owner, grace_s=grace_s))
-        return Json(document(store.job(job.id)))
 
     @router.delete("/{ref}", status_code=204)
     async def delete(ref: str) -> Response:

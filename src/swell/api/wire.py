@@ -39,6 +39,11 @@ class Cancellation(Strict):
     grace_s: float | None = Field(default=None, ge=0, le=86400, description="null: as the job says")
 
 
+class Cancellations(Cancellation):
+    jobs: list[str] = Field(default_factory=list, max_length=100_000, description="ids or names")
+    all: bool = Field(default=False, description="every job that has not ended, instead of a list")
+
+
 class Sync(BaseModel):
     """A worker's report; the answer is the desired set when it is newer than `version`."""
 

@@ -27,14 +27,12 @@ def command(client: Client, jobs: tuple[str, ...], grace: str | None, wait: bool
         grace_s = None if grace is None else 0.0 if grace in ("0", "0s") else parse_duration(grace)
     except BadQuantity as problem:
         raise Rejected(f"--grace: {problem}") from None
-    for ref in jobs:
-        client.job(ref)  # all must exist before any is touched
-    for ref in jobs:
-        job = client.cancel(ref, grace_s=grace_s)
+    had_ended = {job.id for job in map(client.job, jobs) if job.has_ended}  # and all must exist
+    for job in client.cancel_several(jobs, grace_s=grace_s):
         if wait:
             job.wait()
         elif not job.has_ended:
             job.refresh(wait_s=1)  # a queued one is gone at once
-        before = "had already ended" if job.has_ended and job.state != "cancelled" else "cancelled"
-        say(f"job {job.id} ({job.name}) {before if job.has_ended else 'is being cancelled'}: {job.state}")
+        how = "had already ended" if job.id in had_ended else "is cancelled" if job.has_ended else "is being stopped"
+        say(f"job {job.id} ({job.name}) {how}: {job.state}")
     return 0

@@ -19,9 +19,8 @@ def command(client: Client, jobs: tuple[str, ...]) -> int:
     """Forget ended jobs: their history and their logs. Running jobs must be cancelled first."""
     from swell.cli.printing import say
 
-    for ref in jobs:
-        client.job(ref)  # all must exist before any is touched
-    for ref in jobs:
+    found = {ref: client.job(ref) for ref in jobs}  # all must exist before any is touched
+    for ref, job in found.items():
         client.delete(ref)
-        say(f"job {ref} is deleted")
+        say(f"job {job.id} ({job.name}) is deleted")
     return 0

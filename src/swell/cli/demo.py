@@ -77,7 +77,8 @@ def command() -> int:
         print(f"\n{len(story.broken)} thing(s) did not go as told:", *story.broken, sep="\n  - ", file=sys.stderr)
         return 1
     print(f"\nEverything went as told, in {took:.0f} s; the server and its files are gone. Now try your own:")
-    print("  swell run -- python train.py\n  swell ps\n  swell --help")
+    program = sys.argv[0] if "/" in sys.argv[0] else "swell"
+    print(f"  {program} run -- python train.py\n  {program} ps\n  {program} --help")
     return 0
 
 

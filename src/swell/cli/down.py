@@ -21,14 +21,11 @@ def command(cancel: bool, state: str | None) -> int:
     running = 0
     if is_running(folder):
         client = Client(folder)
-        active = [job for job in client.jobs() if not job.has_ended]
         if cancel:
-            for job in active:
-                job.cancel()
-            for job in active:
+            for job in client.cancel_all():
                 job.wait()
         else:
-            running = sum(job.state != "queued" for job in active)
+            running = sum(not job.has_ended and job.state != "queued" for job in client.jobs())
     if not stop_server(folder):
         say(f"nothing runs for {folder}")
         return 0

@@ -38,5 +38,6 @@ def command(client: Client, job: str | None, follow: bool, output: str) -> int:
 
 
 def _row(event: dict[str, Any]) -> list[str]:
-    detail = " ".join(f"{key}={value}" for key, value in event["detail"].items() if value is not None)
-    return [event["at"], str(event["job"] or "-"), event["kind"], event["actor"], detail]
+    from swell.cli.printing import event_detail
+
+    return [event["at"], str(event["job"] or "-"), event["kind"], event["actor"], event_detail(event)]

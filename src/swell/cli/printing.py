@@ -92,3 +92,11 @@ def say(text: str) -> None:
 def why_text(job: dict[str, Any]) -> str:
     reason = job["reason"]
     return f"{reason['code']}: {reason['message']}" if reason else ""
+
+
+def event_detail(event: dict[str, Any]) -> str:
+    """'width=2 nodes=a,b': what an event says beside its kind."""
+    given = {key: value for key, value in event["detail"].items() if value is not None}
+    return " ".join(
+        f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}" for key, value in given.items()
+    )

@@ -27,7 +27,9 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.option("--priority", metavar="P", help="Higher goes first.  [default: 0]")
 @click.option("--time", metavar="TIME", help="Limit, as in 90s, 30m or 2h; a job with one may be fitted in earlier.")
 @click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL when it is stopped.  [default: 30s]")
-@click.option("--env", metavar="K=V", multiple=True, help="A variable for it; K alone copies nothing new.")
+@click.option(
+    "--env", metavar="K=V", multiple=True, help="A variable for it, beside your environment, which it has anyway."
+)
 @click.option("--workdir", metavar="DIR", help="Where it runs.  [default: here]")
 @click.option("-d", "--detach", is_flag=True, help="Print its id and return at once.")
 @state_option

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from swell.client import Client
 
 EVENTS_SHOWN = 20
+TASKS_SHOWN = 8
 
 
 @click.command("show")
@@ -32,7 +33,7 @@ def command(client: Client, job: str, output: str) -> int:
 
 
 def _print(job: dict[str, Any]) -> None:
-    from swell.cli.printing import paint, print_table, why_text
+    from swell.cli.printing import event_detail, paint, print_table, why_text
 
     spec = job["spec"]
     role = spec["roles"][0]
@@ -53,11 +54,12 @@ def _print(job: dict[str, Any]) -> None:
         print(f"{name + ':':<11}{text}")
     for attempt in job["attempts"]:
         print(f"\nattempt {attempt['number']}: width {attempt['width']}, {attempt['outcome'] or 'not ended'}")
-        for place in attempt["placements"][:8]:
-            devices = f" on {', '.join(place['devices'])}" if place["devices"] else ""
-            print(f"  task {place['task']}: {place['node']}{devices}")
+        for line in _failed_tasks(attempt) if spec["array"] else _places(attempt):
+            print(f"  {line}")
     print()
-    rows = [[event["at"], event["kind"], event["actor"], _detail(event)] for event in job["events"][-EVENTS_SHOWN:]]
+    rows = [
+        [event["at"], event["kind"], event["actor"], event_detail(event)] for event in job["events"][-EVENTS_SHOWN:]
+    ]
     print_table(["AT", "EVENT", "BY", "DETAIL"], rows)
 
 
@@ -80,5 +82,15 @@ def _asks(spec: dict[str, Any], role: dict[str, Any]) -> str:
     return f"{each}; priority {spec['priority']}{limit}"
 
 
-def _detail(event: dict[str, Any]) -> str:
-    return " ".join(f"{key}={value}" for key, value in event["detail"].items() if value is not None)
+def _places(attempt: dict[str, Any]) -> list[str]:
+    return [
+        f"task {place['task']}: {place['node']}" + (f" on {', '.join(place['devices'])}" if place["devices"] else "")
+        for place in attempt["placements"][:TASKS_SHOWN]
+    ]
+
+
+def _failed_tasks(attempt: dict[str, Any]) -> list[str]:
+    """Of an array only what went wrong is worth a line."""
+    failed = [task for task in attempt["tasks"] if task["ended_at"] and (task["exit_code"] != 0 or task["cause"])]
+    lines = [f"task {task['index']}: exit code {task['exit_code']} {task['cause'] or ''}".rstrip() for task in failed]
+    return lines[:TASKS_SHOWN] + ([f"and {len(lines) - TASKS_SHOWN} more"] if len(lines) > TASKS_SHOWN else [])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from swell.client.connection import Connection, NoServer, path
-from swell.errors import NotFound
+from swell.errors import NotFound, Rejected
 from swell.state import StateFolder
 
 T = TypeVar("T")
@@ -80,6 +80,10 @@ class Client:
         workdir: str | os.PathLike[str] | None = None,
     ) -> Job:
         """Accepted, i.e. on the server's disk, when this returns."""
+        if isinstance(command, str):
+            raise Rejected(
+                f"command must be a list of words, but is text: write ['sh', '-c', {command!r}] to use a shell"
+            )
         spec = {
             "command": list(command),
             "gpus": gpus,
@@ -144,6 +148,16 @@ class Client:
 
     def cancel(self, ref: str | int, *, grace_s: float | None = None) -> Job:
         return Job(self, self.connection.json("POST", job_path(ref, "cancel"), {"grace_s": grace_s}))
+
+    def cancel_several(self, refs: Sequence[str | int], *, grace_s: float | None = None) -> list[Job]:
+        """All in one step, so that none starts in the room another gives back."""
+        body = {"jobs": [str(ref) for ref in refs], "grace_s": grace_s}
+        return [Job(self, found) for found in self.connection.json("POST", path("jobs", "cancel"), body)["jobs"]]
+
+    def cancel_all(self, *, grace_s: float | None = None) -> list[Job]:
+        """Every job that has not ended."""
+        body = {"all": True, "grace_s": grace_s}
+        return [Job(self, found) for found in self.connection.json("POST", path("jobs", "cancel"), body)["jobs"]]
 
     def delete(self, ref: str | int) -> None:
         self.connection.json("DELETE", job_path(ref))

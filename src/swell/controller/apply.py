@@ -51,6 +51,8 @@ def enact(world: World, plan: Plan, changes: Changes, now: float) -> list[Begin]
 def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
     job.attempts += 1
     job.begun_now.clear()
+    if not job.shape.is_array:
+        job.tasks_total = len(start.slots)  # a gang that is elastic in tasks has as many as it was given
     job.nodes = tuple(dict.fromkeys(slot.node for slot in start.slots))
     job.state, job.reason, job.evidence = JobState.STARTING, Code.STARTING, {"nodes": ", ".join(job.nodes)}
     job.set_attempt(

@@ -69,11 +69,12 @@ class Controller:
             records = [record for record in future.result() if record.state is JobState.QUEUED]
             self._tell(lambda world: [world.add(record) for record in records if record.id not in world.jobs])
 
-    def cancel(self, job: JobId, *, by: str, grace_s: float | None) -> Future[None]:
-        future = self._store.request_cancel(job, by=by, grace_s=grace_s)
+    def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None) -> Future[None]:
+        """All of them before the next plan: what one gives back must not start another that is to end too."""
+        future = self._store.request_cancel(jobs, by=by, grace_s=grace_s)
 
         def asked(world: World) -> None:
-            if job in world.jobs:
+            for job in world.jobs.keys() & set(jobs):
                 world.jobs[job].cancel_by, world.jobs[job].cancel_grace_s = by, grace_s
                 world.asked.add(job)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from swell.controller.world import LiveJob, World, task_record, with_slots
+from swell.controller.world import LiveJob, World, task_record
 from swell.model.job import AttemptId, JobState
 from swell.model.launch import (
     CAUSE_KEEPER,
@@ -84,7 +84,7 @@ def _fold_run(world: World, run: RunSeen, changes: Changes) -> bool:
     in_use = set(run.in_use)
     kept = tuple(slot for slot in job.slots if slot.number in in_use or (run.left > 0 and not slot.is_draining))
     if kept != job.slots:
-        job.set_attempt(with_slots(job.attempt, kept, revision=job.attempt.revision), changes)
+        job.set_attempt(replace(job.attempt, slots=kept), changes)
         return True
     return False
 

@@ -77,6 +77,7 @@ class LiveJob:
             started_at=self.started_at,
             attempts=self.attempts,
             width=self.attempt.width if self.attempt is not None else 0,
+            tasks_total=self.tasks_total,
             tasks_running=self.running,
             tasks_succeeded=self.succeeded,
             tasks_failed=self.failed,

@@ -15,7 +15,6 @@ class BadQuantity(ValueError):
 
 
 MEMORY_UNITS_MIB = {
-    "": Decimal(1) / (1024 * 1024),
     "K": Decimal(1000) / (1024 * 1024),
     "M": Decimal(1000**2) / (1024 * 1024),
     "G": Decimal(1000**3) / (1024 * 1024),
@@ -45,11 +44,13 @@ def parse_cpus(text: object) -> int:
 
 
 def parse_memory(text: object) -> int:
-    """'8GiB' → 8192 MiB, rounded up to whole MiB; a bare number is bytes, as in Kubernetes."""
+    """'8GiB' → 8192 MiB, rounded up to whole MiB. A number without a unit is refused: 8 would be eight bytes."""
     raw = str(text).strip()
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?I?)B?", raw.upper())
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*((?:[KMGT]I?)?)B?", raw.upper())
     if match is None:
         raise BadQuantity(f"{raw!r} is not an amount of memory; write 512MiB, 8GiB or 1.5TiB")
+    if not match[2]:
+        raise BadQuantity(f"{raw!r} has no unit, so it would be bytes; write {match[1]}GiB or {match[1]}MiB")
     mib = Decimal(match[1]) * MEMORY_UNITS_MIB[match[2]]
     if mib > MEMORY_MIB_MAX:
         raise BadQuantity(f"{raw!r} is more memory than any machine has; write 512MiB, 8GiB or 1.5TiB")

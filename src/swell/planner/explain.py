@@ -162,7 +162,8 @@ def _too_large(case: _Case, largest: Resources) -> tuple[str, str] | None:
     if case.task.memory_mib > largest.memory_mib:
         lower.append(f"--memory {largest.memory_mib}MiB")
     where = "this machine has" if case.is_one_machine else "the node that comes nearest has"
-    return (f"{where} {largest.as_far_as(case.task)}", f"{' '.join(lower)} or less") if lower else None
+    less = "no --gpus" if lower == ["--gpus 0"] else f"{' '.join(lower)} or less"
+    return (f"{where} {largest.as_far_as(case.task)}", less) if lower else None
 
 
 def _too_many(case: _Case) -> tuple[str, str]:
@@ -171,7 +172,7 @@ def _too_many(case: _Case) -> tuple[str, str]:
     if len(case.groups) > 1:
         return f"they do not all fit {where}", "fewer or smaller tasks"
     fitting = sum(case.task.copies_in(node.capacity) for node in case.snapshot.nodes)
-    return f"{_tasks(fitting)} fit {where}", f"--tasks {fitting} or less"
+    return f"only {_tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", f"--tasks {fitting} or less"
 
 
 def _tasks(count: int) -> str:
@@ -205,8 +206,8 @@ def _when(latest: float | None, now: float) -> str:
     if latest is None:
         return "nothing to do: it starts when its turn comes"
     if latest == ENDLESS:
-        return "nothing to do: it starts when enough of them end (some have no time limit: nobody can say when)"
-    return f"nothing to do: by their time limits all of them have ended in {max(0.0, latest - now):.0f} s"
+        return "nothing to do: it starts when enough room is given back (nobody can say when: a time limit is missing)"
+    return f"nothing to do: by the time limits all room is given back in {max(0.0, latest - now):.0f} s"
 
 
 def _waiting_in_line(case: _Case) -> Reason:

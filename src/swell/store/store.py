@@ -107,10 +107,10 @@ class Store:
         """Durable before the future is done. The same key again answers with the jobs of the first time."""
         return self._writer.submit(lambda connection: self._accept(connection, jobs, key, digest))
 
-    def request_cancel(self, job: JobId, *, by: str, grace_s: float | None) -> Future[None]:
+    def request_cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None) -> Future[None]:
         values = {"cancel_requested_by": by, "cancel_grace_s": grace_s}
-        asked = EventRecord("CancelRequested", job, by, {"grace_s": grace_s})
-        return self.record(Changes(jobs={job: values}, events=[asked]))
+        asked = [EventRecord("CancelRequested", job, by, {"grace_s": grace_s}) for job in jobs]
+        return self.record(Changes(jobs={job: dict(values) for job in jobs}, events=asked))
 
     def record(self, changes: Changes) -> Future[None]:
         return self._writer.submit(lambda connection: self._record(connection, changes))

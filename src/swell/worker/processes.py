@@ -40,11 +40,16 @@ def group_is_empty(keeper: int) -> bool:
     return not any(keeper in _stat(pid)[1:] and _stat(pid)[0] not in GONE for pid in _pids())
 
 
-def terminate(keeper: int | None, wanted: tuple[bytes, ...]) -> None:
-    """Ask: SIGTERM, and SIGCONT so that a stopped one hears it. The keeper has a trap and stays."""
-    for pid in members(keeper, wanted):
+def terminate(keeper: int | None, wanted: tuple[bytes, ...], asked: set[int]) -> None:
+    """Ask everybody once: SIGTERM, and SIGCONT so that a stopped one hears it. Notes in `asked` who was.
+
+    A process that was being forked while we asked has missed it; asking again finds it, and spares the others a
+    second SIGTERM, which many programs take for impatience.
+    """
+    for pid in set(members(keeper, wanted)) - asked:
         _signal(pid, signal.SIGTERM)
         _signal(pid, signal.SIGCONT)
+        asked.add(pid)
 
 
 def kill(keeper: int | None, wanted: tuple[bytes, ...]) -> int:

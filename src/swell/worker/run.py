@@ -16,7 +16,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from swell.model.launch import (
@@ -29,6 +29,7 @@ from swell.model.launch import (
     RunSeen,
     TaskSeen,
 )
+from swell.model.plan import ENDLESS
 from swell.model.quantity import IndexSet
 from swell.worker import processes, tasks
 from swell.worker.environment import run_variables, task_variables
@@ -36,6 +37,7 @@ from swell.worker.logs import LogWatch
 from swell.worker.tasks import Found, Status
 
 LEFTOVER_GRACE_S = 5.0  # for what a task left behind when it ended by itself
+ASK_AGAIN_S = 0.5  # a process that was forked while we asked hears it with the next round
 KILL_AGAIN_S = 0.1  # a dying group may still fork; look again this soon
 DISK_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # they pass; a task is not failed for them
 KEEPER_ALONE_S = 5.0  # a keeper with nothing left to wait for has this long to end
@@ -53,6 +55,8 @@ class Alive:
     limit_at: float | None  #: monotonic; None: endless
     log: LogWatch | None = None  #: None: not looked at yet
     kill_at: float | None = None  #: monotonic; None: nobody asked it to end
+    asked: set[int] = field(default_factory=set)  #: processes that were sent SIGTERM
+    ask_at: float = 0.0  #: monotonic; when to look for those that missed it
     alone_since: float | None = None  #: monotonic; the keeper is all that is left
     has_ended: bool = False  #: its end is reported; what it left behind is being ended
 
@@ -232,8 +236,8 @@ class Run:
             return
         task.has_ended = True
         if task.kill_at is None:
-            processes.terminate(task.pid, processes.marks(self._machine.store, str(self.launch.attempt), task.index))
             task.kill_at = now + min(self.launch.grace_s, LEFTOVER_GRACE_S)
+            self._ask(task, now)
 
     def _tend(self, task: Alive, now: float) -> None:
         if task.has_ended and task.pid is not None and processes.group_is_empty(task.pid):
@@ -244,9 +248,11 @@ class Run:
             if task.index not in self.alive:
                 return
         if task.limit_at is not None and task.kill_at is None and now >= task.limit_at:
-            self._ask_to_end(task, CAUSE_TIME_LIMIT, now + self.launch.grace_s)
+            self._ask_to_end(task, CAUSE_TIME_LIMIT, now + self.launch.grace_s, now)
         if task.kill_at is not None and now >= task.kill_at:
             self._kill(task, now)
+        elif task.kill_at is not None and now >= task.ask_at:
+            self._ask(task, now)
 
     def _look_at_folder(self, task: Alive) -> None:
         found = tasks.inspect(self._folder / str(task.index))
@@ -260,13 +266,19 @@ class Run:
             task.pid, task.lane = found.pid, found.lane
             self._watch(task)
 
-    def _ask_to_end(self, task: Alive, cause: str, kill_at: float) -> None:
+    def _ask_to_end(self, task: Alive, cause: str, kill_at: float, now: float) -> None:
         tasks.note_cause(self._folder / str(task.index), cause)
         task.kill_at = kill_at
-        processes.terminate(task.pid, processes.marks(self._machine.store, str(self.launch.attempt), task.index))
+        self._ask(task, now)
+
+    def _ask(self, task: Alive, now: float) -> None:
+        wanted = processes.marks(self._machine.store, str(self.launch.attempt), task.index)
+        processes.terminate(task.pid, wanted, task.asked)
+        task.ask_at = now + ASK_AGAIN_S
 
     def _kill(self, task: Alive, now: float) -> None:
         wanted = processes.marks(self._machine.store, str(self.launch.attempt), task.index)
+        task.ask_at = ENDLESS  # the time for asking is over
         still_there = processes.kill(task.pid, wanted)
         task.kill_at = now + KILL_AGAIN_S
         if still_there or task.pidfd is None:
@@ -282,7 +294,7 @@ class Run:
         if not processes.members(None, self._marks):
             self.is_finished = True
         elif self._sweep_kill_at is None:
-            processes.terminate(None, self._marks)
+            processes.terminate(None, self._marks, set())
             self._sweep_kill_at = now + min(self.launch.grace_s, LEFTOVER_GRACE_S)
         elif now >= self._sweep_kill_at:
             processes.kill(None, self._marks)
@@ -304,7 +316,7 @@ class Run:
         for task in self.alive.values():
             kill_at = now + launch.grace_s
             if not was_stopping and task.kill_at is None:
-                self._ask_to_end(task, CAUSE_STOPPED, kill_at)
+                self._ask_to_end(task, CAUSE_STOPPED, kill_at, now)
             elif task.kill_at is not None:
                 task.kill_at = min(task.kill_at, kill_at)
 
@@ -322,7 +334,7 @@ class Run:
 
     def next_deadline(self) -> float | None:
         """When `step` has something to do without an event; None: events suffice."""
-        times = [at for task in self.alive.values() for at in (task.kill_at, task.limit_at) if at is not None]
+        times = [at for task in self.alive.values() if (at := _next_step(task)) is not None]
         if self._sweep_kill_at is not None and not self.is_finished:
             times.append(self._sweep_kill_at)
         return min(times, default=None)
@@ -361,7 +373,8 @@ class Run:
             )
         elif found.code is None and not cause:
             cause = CAUSE_KEEPER
-        started_at = found.begun_at or (task.started_at if task else time.time())
+        # The file's time is the kernel's coarse clock, a few milliseconds behind the one we read.
+        started_at = task.started_at if task else found.begun_at or time.time()
         lane = task.lane if task else found.lane
         self._report_end(index, lane, started_at, found.ended_at or time.time(), found.code, cause, problem)
 
@@ -379,6 +392,12 @@ class Run:
         seen = TaskSeen(self.launch.attempt, index, self.launch.node, lane, started_at, ended_at, code, cause, problem)
         self.ended[index] = seen
         self._machine.report(seen)
+
+
+def _next_step(task: Alive) -> float | None:
+    if task.kill_at is None:
+        return task.limit_at
+    return min(task.kill_at, task.ask_at)
 
 
 def _reap(pid: int) -> int | None:
