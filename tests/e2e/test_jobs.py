@@ -211,9 +211,9 @@ def test_a_queued_a_running_and_an_ended_job_are_cancelled_each_in_its_way(serve
     server.until(hold, "running")
     waits = server.start("--name", "in-line", "--gpus", "1", "--", "true")
     done = server.swell("cancel", str(waits))
-    assert (done.code, done.stderr) == (0, f"swell: job {waits} (in-line) cancelled: cancelled\n")
+    assert (done.code, done.stderr) == (0, f"swell: job {waits} (in-line) is cancelled\n")
     done = server.swell("cancel", "--wait", str(hold))
-    assert (done.code, done.stderr) == (0, f"swell: job {hold} (hold) cancelled: cancelled\n")
+    assert (done.code, done.stderr) == (0, f"swell: job {hold} (hold) is cancelled\n")
     done = server.swell("cancel", str(talker))
     assert (done.code, done.stderr) == (0, f"swell: job {talker} (talker) had already ended: succeeded\n")
 
@@ -246,7 +246,7 @@ def test_a_running_job_is_not_deleted_and_an_ended_one_is_with_its_logs(server):
     folder = server.root / "tasks" / f"{job}.1"
     assert folder.exists()
     done = server.swell("delete", "doomed")
-    assert (done.code, done.stderr) == (0, "swell: job doomed is deleted\n")
+    assert (done.code, done.stderr) == (0, f"swell: job {job} (doomed) is deleted\n")
     assert not folder.exists()
     done = server.swell("show", str(job))
     assert (done.code, done.stderr) == (2, f"swell: there is no job {job}; `swell ps -a` lists all\n")

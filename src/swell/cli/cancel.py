@@ -33,6 +33,6 @@ def command(client: Client, jobs: tuple[str, ...], grace: str | None, wait: bool
             job.wait()
         elif not job.has_ended:
             job.refresh(wait_s=1)  # a queued one is gone at once
-        how = "had already ended" if job.id in had_ended else "is cancelled" if job.has_ended else "is being stopped"
-        say(f"job {job.id} ({job.name}) {how}: {job.state}")
+        how = "is cancelled" if job.has_ended else "is being stopped"
+        say(f"job {job.id} ({job.name}) {f'had already ended: {job.state}' if job.id in had_ended else how}")
     return 0
