@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from swell.cli.printing import say
+from swell.cli.printing import say, say_end
 from swell.client.client import POLL_S, Client
 from swell.client.connection import NoServer
 from swell.client.embedded import ensure_server
@@ -136,8 +136,6 @@ def _show_progress(job: Job) -> None:
 
 
 def _show_end(job: Job) -> None:
-    reason = job.document["reason"]
     if job.document["tasks"]["total"] > 1 and sys.stderr.isatty():
         print(file=sys.stderr)
-    if job.state != "succeeded" and reason:
-        say(f"job {job.id} {job.state}: {reason['message']}")
+    say_end(job)

@@ -9,7 +9,10 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swell.client import Job
 
 COLOURS = {
     "running": "32",
@@ -87,6 +90,13 @@ def ran_for(job: dict[str, Any]) -> str:
 def say(text: str) -> None:
     """About the job, not from it: standard error, so that output can be piped."""
     print(f"swell: {text}", file=sys.stderr, flush=True)
+
+
+def say_end(job: Job) -> None:
+    """How it ended, unless that was well."""
+    reason = job.document["reason"]
+    if job.state != "succeeded" and reason:
+        say(f"job {job.id} {job.state}: {reason['message']}")
 
 
 def why_text(job: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.option(
     "--env", metavar="K=V", multiple=True, help="A variable for it, beside your environment, which it has anyway."
 )
-@click.option("--workdir", metavar="DIR", help="Where it runs.  [default: here]")
+@click.option("--workdir", metavar="DIR", type=click.Path(), help="Where it runs.  [default: here]")
 @click.option("-d", "--detach", is_flag=True, help="Print its id and return at once.")
 @state_option
 @click.argument("argv", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -13,7 +13,16 @@ BYTES_MAX = 1024 * 1024  # the server reads no more; said here before 50 MB are 
 
 
 @click.command("submit")
-@click.option("-f", "--file", "files", metavar="FILE", multiple=True, required=True, help="YAML; - is standard input.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    metavar="FILE",
+    type=click.Path(),
+    multiple=True,
+    required=True,
+    help="YAML; - is standard input.",
+)
 @click.option("--dry-run", is_flag=True, help="Check it and print what would be asked for.")
 @click.option("--wait", is_flag=True, help="Wait for all of them; exit with the first code that is not 0.")
 @state_option
@@ -29,7 +38,7 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
       gpus: 2            # also: tasks, array, cpus, memory, priority, time, grace, env, workdir
       time: 2h
     """
-    from swell.cli.printing import print_document, say
+    from swell.cli.printing import print_document, say, say_end
     from swell.cli.run import exit_code
     from swell.client.client import Client
     from swell.client.embedded import ensure_server
@@ -60,7 +69,9 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
         return 0
     if not jobs:
         raise Rejected("nothing was submitted")
-    codes = [exit_code(job.wait()) for job in jobs]
+    for job in jobs:
+        say_end(job.wait())
+    codes = [exit_code(job) for job in jobs]
     return next((code for code in codes if code), 0)
 
 

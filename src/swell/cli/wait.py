@@ -22,7 +22,7 @@ def command(client: Client, jobs: tuple[str, ...], timeout: str | None) -> int:
     """Wait until jobs have ended. Exits with the job's own code; of several, the first that is not 0."""
     import time
 
-    from swell.cli.printing import say
+    from swell.cli.printing import say, say_end
     from swell.cli.run import exit_code
     from swell.errors import Rejected
     from swell.model.quantity import BadQuantity, parse_duration
@@ -37,4 +37,5 @@ def command(client: Client, jobs: tuple[str, ...], timeout: str | None) -> int:
         if not job.has_ended:
             say(f"job {job.id} ({job.name}) is still {job.state} after {timeout}")
             return EXIT_TIMEOUT
+        say_end(job)
     return next((code for code in map(exit_code, found) if code), 0)
