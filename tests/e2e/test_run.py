@@ -314,9 +314,11 @@ def test_a_task_that_ends_well_on_sigterm_has_the_time_to_do_so(server):
 
 def test_what_a_task_leaves_behind_when_it_ends_is_ended_too(server):
     job = server.start("--", "sh", "-c", "sleep 600 & echo $!; setsid sleep 600 & echo $!; exit 0")
-    server.until(job, "succeeded", "failed")
-    for pid in _log(server, job).split():
-        wait_for_end(int(pid), 10)
+    server.until(job, "succeeded")
+    left_behind = [int(pid) for pid in _log(server, job).split()]
+    assert len(left_behind) == 2
+    for pid in left_behind:
+        wait_for_end(pid, 10)
 
 
 # -- submit --------------------------------------------------------------------------------------------------------
