@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import swell
-from bench import feel, tasks
+from bench import feel, sdk, tasks
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.interrupts import interrupt_on_all
 from bench.rows import Row, Setting, progress
 
-BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {"tasks": tasks.run, "feel": feel.run}
+BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {"tasks": tasks.run, "feel": feel.run, "sdk": sdk.run}
 
 
 def main() -> int:

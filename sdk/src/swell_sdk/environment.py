@@ -6,7 +6,7 @@ Reads the variables once, forgives their absence: outside Swell a script sees ra
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 
@@ -30,11 +30,25 @@ class Environment:
     master_addr: str
     master_port: int
     restarted: bool
+    url: str = ""  #: where to report; empty: nowhere
+    token: str = field(default="", repr=False)
+    attempt_id: str = ""  #: "12.3": the third life of job 12
+    checkpoints: str = ""  #: the job's folder for checkpoints; empty: not told
+    checkpoint: str = ""  #: the last one that was reported; empty: none, or the job finds it by itself
+    width: int = 1  #: GPUs of the one task, or tasks
+    grace_s: float = 30.0  #: between SIGTERM and SIGKILL
+    epochs_done: int = 0  #: epochs that are durable
+    epochs_total: Optional[int] = None  #: None: the job's file does not say
 
     @property
     def is_managed(self) -> bool:
         """Was this process started by Swell?"""
         return self.job_id is not None
+
+    @property
+    def can_report(self) -> bool:
+        """Is there a server that wants to hear from this process?"""
+        return bool(self.url and self.token and self.attempt_id)
 
 
 def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment:
@@ -43,6 +57,8 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
     devices = tuple(part for part in source.get("CUDA_VISIBLE_DEVICES", "").split(",") if part)
     rank = _number(source, "RANK", 0)
     world_size = _number(source, "WORLD_SIZE", 1)
+    num_gpus = _number(source, "NUM_GPUS", len(devices))
+    epochs_total = _number(source, "EPOCHS_TO_BE_DONE", -1)
     return Environment(
         job_id=source.get("SWELL_JOB_ID") or None,
         job_name=source.get("SWELL_JOB_NAME", ""),
@@ -55,11 +71,20 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         num_nodes=_number(source, "NUM_NODES", 1),
         index=_number(source, "JOB_COMPLETION_INDEX", rank),
         count=_number(source, "SWELL_TASK_COUNT", world_size),
-        num_gpus=_number(source, "NUM_GPUS", len(devices)),
+        num_gpus=num_gpus,
         devices=devices,
         master_addr=source.get("MASTER_ADDR", "127.0.0.1"),
         master_port=_number(source, "MASTER_PORT", 29500),
         restarted=source.get("JOB_RESTARTED", "FALSE").upper() == "TRUE",
+        url=source.get("SWELL_URL", ""),
+        token=source.get("SWELL_TOKEN", ""),
+        attempt_id=source.get("SWELL_ATTEMPT", ""),
+        checkpoints=source.get("SWELL_CHECKPOINTS", ""),
+        checkpoint=source.get("SWELL_CHECKPOINT", ""),
+        width=_number(source, "SWELL_WIDTH", max(num_gpus, world_size)),
+        grace_s=_seconds(source, "SWELL_GRACE_S", 30.0),
+        epochs_done=max(0, _number(source, "EPOCHS_DONE", 0)),
+        epochs_total=None if epochs_total < 0 else epochs_total,
     )
 
 
@@ -70,6 +95,13 @@ def _number(source: Mapping[str, str], name: str, default: int) -> int:
         return default
 
 
+def _seconds(source: Mapping[str, str], name: str, default: float) -> float:
+    try:
+        return float(source[name])
+    except (KeyError, ValueError):
+        return default
+
+
 def _attempt(text: str) -> int:
     number = text.rpartition(".")[2]
-    return int(number) if number.isdigit() else 1
+    return int(number) if number.isdecimal() else 1

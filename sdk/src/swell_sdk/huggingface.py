@@ -1,0 +1,78 @@
+"""How does Hugging Face's Trainer report to Swell, and stop when it is asked to?
+
+    run = swell_sdk.attach()
+    args = TrainingArguments(output_dir=run.folder, save_strategy="epoch", num_train_epochs=run.epochs_total or 3)
+    Trainer(model, args, train_dataset=data, callbacks=[SwellCallback()]).train(run.checkpoint_path)
+
+The Trainer saves by itself, when its arguments say; asked to stop it saves once more first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any, Dict, Optional
+
+from swell_sdk import trainer
+from swell_sdk.attachment import attach
+from swell_sdk.run import Run
+
+_Callback: Any = importlib.import_module("transformers").TrainerCallback
+
+
+class SwellCallback(_Callback):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self._run: Optional[Run] = None  #: None: the trainer has not begun
+        self._is_yielding = False
+
+    @property
+    def run(self) -> Run:
+        if self._run is None:
+            self._run = attach()
+        return self._run
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._run = attach(rank=args.process_index)
+        self._run.news.epochs_total = trainer.epochs_total(state, args)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.run.note_epoch_begun(trainer.epochs_done(state))
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """One process can save anywhere; several can only agree on the end of an epoch."""
+        self.run.step_done()
+        if getattr(args, "world_size", 1) == 1 and self._is_urgent() and not _is_last_step(state):
+            self._stop(control)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **_: Any) -> None:
+        for name, value in (logs or {}).items():
+            if isinstance(value, (int, float)):
+                self.run.metric(name, value)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        trainer.report_save(self.run, args, state)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._is_yielding:
+            return  # it stops in the middle: the Trainer ends the epoch, but it is not done
+        self.run.end_epoch()
+        if self.run.must_stop():
+            self._stop(control)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._is_yielding:
+            self.run.leave()
+
+    def _is_urgent(self) -> bool:
+        return self.run.should_yield() and (self.run.orders.terminated or self.run.orders.yield_now)
+
+    def _stop(self, control: Any) -> None:
+        self._is_yielding = True
+        control.should_save = True
+        control.should_training_stop = True
+
+
+def _is_last_step(state: Any) -> bool:
+    most = trainer.read(state, "max_steps", math.inf)
+    return bool(trainer.read(state, "global_step", 0) >= most)

@@ -1,0 +1,301 @@
+"""What does a training script hold in its hand?
+
+    run = swell_sdk.attach()
+    model = load(run.checkpoint_path) if run.checkpoint_path else new()
+    for epoch in run.epochs(total=10):
+        for batch in run.steps(loader):
+            train(model, batch)
+        run.save(lambda path: store(model, path))
+
+Nothing here raises anything of its own into training, apart from the `SystemExit(75)` with which a job that was asked
+to stop ends, and nothing waits for the network, apart from the last report of a job that is about to end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Callable, Generic, Iterable, Iterator, NoReturn, Optional, Sized, TypeVar
+
+from swell_sdk import signals
+from swell_sdk.checkpoints import Checkpoints
+from swell_sdk.environment import Environment
+from swell_sdk.link import Link, connect
+from swell_sdk.news import Checkpoint, News
+from swell_sdk.orders import Orders
+from swell_sdk.voice import say
+
+YIELDED = 75  # EX_TEMPFAIL: "run me again"
+FLUSH_S = 3.0  # how long the end of a job waits for the server
+
+Item = TypeVar("Item")
+
+
+class Run:
+    """One process of one attempt. Made by `attach`."""
+
+    def __init__(self, told: Environment, *, rank: Optional[int] = None) -> None:
+        """`rank`: where a framework knows better than the environment."""
+        self.environment = told
+        # Launchers that fork per GPU hand RANK=0 of the one task down and only set LOCAL_RANK.
+        self.rank = (told.rank or max(0, told.local_rank)) if rank is None else rank
+        self.world_size = told.world_size
+        self.width = told.width
+        self.restarted = told.restarted
+        self.orders = Orders()
+        self._checkpoints = Checkpoints(
+            os.path.abspath(told.checkpoints or "checkpoints"),  # noqa: PTH100  keeps symbolic links as they are
+            attempt=told.attempt,
+            attempt_id=told.attempt_id or f"{told.job_id or 0}.{told.attempt}",
+        )
+        self.checkpoint_path: Optional[str] = None  #: whole, and to be resumed from; None: there is none
+        epochs_done = self._find_checkpoint()
+        self.news = News(self.rank, epochs_done, told.epochs_total)
+        self._epoch: Optional[int] = None  #: whose body is running; None: none
+        self._epoch_began = self._step_began = perf_counter()
+        self._loops = 0  #: `steps` loops under way
+        self._has_given_up = False  #: the server did not answer the last report
+        self.is_closed = False
+        self._is_silent = False  #: in a forked child
+        self._is_heeding = False  #: SIGTERM means "yield now"
+        self._link: Optional[Link] = None
+        self._open()
+
+    def _find_checkpoint(self) -> int:
+        """Sets `checkpoint_path`. How many epochs are durable?"""
+        told = self.environment
+        self._unreported = self._checkpoints.find(told.epochs_done) if told.can_report else None
+        if self._unreported is not None:
+            self.restarted = True
+            self.checkpoint_path = self._unreported.path
+            return self._unreported.epochs_done
+        if told.checkpoint:
+            path = self._checkpoints.folder / told.checkpoint
+            if os.path.exists(path):  # noqa: PTH110  a folder that may not be read is no reason to raise
+                self.checkpoint_path = str(path)
+            else:
+                say("checkpoint", f"the checkpoint {path} that was reported is not there")
+        return told.epochs_done
+
+    def _open(self) -> None:
+        if self.rank == 0 and self.environment.can_report:
+            self._checkpoints.sweep()
+            if self._unreported is not None:
+                self.durable(self._unreported.epochs_done, self._unreported.path)
+        self._link = connect(self.environment, self.news, self.orders, self._checkpoints)
+
+    # What a script asks
+
+    @property
+    def folder(self) -> str:
+        """Where checkpoints belong: the same for every attempt."""
+        return str(self._checkpoints.folder)
+
+    @property
+    def epochs_done(self) -> int:
+        """Finished, earlier attempts included."""
+        return self.news.epochs_done
+
+    @property
+    def epochs_total(self) -> Optional[int]:
+        return self.news.epochs_total
+
+    def should_yield(self) -> bool:
+        """Has this job been asked to end here? For long epochs: save, then `leave()`."""
+        self._heed_sigterm()
+        return self.orders.want_stop(self.news.epochs_done)
+
+    # What a script loops over
+
+    def epochs(self, total: Optional[int] = None) -> Iterator[int]:
+        """Numbers from 0, those of earlier attempts left out. `total`: all epochs; None: as the job's file says,
+        and without end where it does not say. Ends the process with code 75 when it was asked to yield.
+        """
+        if total is not None:
+            self.news.epochs_total = total
+        while self.epochs_total is None or self.epochs_done < self.epochs_total:
+            epoch = self.epochs_done
+            self.begin_epoch(epoch)
+            try:
+                yield epoch
+            except GeneratorExit:  # the script left the loop: that epoch is not counted
+                self._epoch = None
+                raise
+            self.end_epoch()
+
+    def steps(self, iterable: Iterable[Item]) -> Iterable[Item]:
+        """The same items, timed. Has a length where the iterable has one."""
+        return SizedSteps(self, iterable) if isinstance(iterable, Sized) else Steps(self, iterable)
+
+    # What a script tells
+
+    def save(
+        self, write: Callable[[str], object], epochs_done: Optional[int] = None, keep: int = 2, suffix: str = ""
+    ) -> Optional[str]:
+        """Make a checkpoint with `write(path)`, a file or a folder, and report it when it is durable. Its path.
+
+        `epochs_done` is how many epochs it holds: in the body of an epoch that one included, but not inside its
+        `steps`. None on ranks other than 0, where `write` is not called, and where the disk would not take it.
+        """
+        if self.rank != 0:
+            return None
+        if epochs_done is None:
+            epochs_done = self._epochs_in_hand()
+        path = self._checkpoints.write(write, epochs_done=epochs_done, suffix=suffix)
+        if path is None:
+            return None
+        self._announce(epochs_done, str(path), keep=max(1, keep))
+        return str(path)
+
+    def metric(self, name: str, value: Any) -> None:
+        """A number to be shown and kept; the newest counts. What is not finite is left out."""
+        self.news.add_metric(name, value)
+
+    def metrics(self, **values: Any) -> None:
+        for name, value in values.items():
+            self.news.add_metric(name, value)
+
+    def report_memory(self, mib: float) -> None:
+        """Peak of GPU memory, all GPUs of the job together."""
+        self.news.add_memory(mib)
+
+    def leave(self) -> NoReturn:
+        """End because it was asked to: a last report, then exit code 75."""
+        self.flush_yield()
+        raise SystemExit(YIELDED)
+
+    def close(self) -> None:
+        """A last report, within bounds; afterwards nothing is sent. At the end of the process this happens anyway."""
+        self.finish()
+        self.is_closed = True
+        if self._is_heeding:
+            signals.restore()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+    # What callbacks and KubeProfiler are made of
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Number from 0. Ends the process instead when it was asked to yield, for which this is the place."""
+        if self.should_yield():
+            self.leave()
+        self.note_epoch_begun(epoch)
+
+    def note_epoch_begun(self, epoch: int) -> None:
+        self._heed_sigterm()
+        self._epoch = epoch
+        self._epoch_began = self._step_began = perf_counter()
+        self.news.begin_epoch(epoch + 1)
+        if self._link is not None:
+            self._link.tell_begun()
+
+    def step_done(self) -> None:
+        """For frameworks that have the loop to themselves."""
+        now = perf_counter()
+        self.news.steps += 1
+        self.news.step_seconds += now - self._step_began
+        self._step_began = now
+
+    def end_epoch(self) -> None:
+        """The epoch that began last is done."""
+        epoch = self.news.epochs_done if self._epoch is None else self._epoch
+        now = perf_counter()
+        self.news.end_epoch(epoch + 1, now - self._epoch_began)
+        self._epoch, self._epoch_began = None, now
+        self.tell()
+
+    def must_stop(self, epochs_total: Optional[int] = None) -> bool:
+        """Was it asked to stop, and is there anything left to do? `epochs_total`: where the framework knows."""
+        total = self.epochs_total if epochs_total is None else epochs_total
+        return self.should_yield() and (total is None or self.epochs_done < total)
+
+    def durable(self, epochs_done: int, path: Optional[str] = None) -> None:
+        """So many epochs are on the disk already. `path`: where; None: the job finds it by itself."""
+        if self.rank == 0:
+            self._announce(epochs_done, path, keep=0)
+
+    def tell(self) -> None:
+        """Send the news now rather than soon."""
+        if self._link is not None:
+            self._link.tell()
+
+    def flush_yield(self) -> None:
+        """Tell the server that this process ends because it was asked to. Waits for it, within bounds."""
+        self.news.yielding = True
+        self.finish()
+
+    def finish(self) -> None:
+        """What is left to say, once, within bounds."""
+        if self._link is None or self._has_given_up:
+            return
+        self._has_given_up = not self._link.flush(FLUSH_S)
+        if self._has_given_up and not self._link.is_over:
+            checkpoint = self.news.checkpoint
+            if checkpoint is not None and self.rank == 0:
+                self._checkpoints.note(checkpoint)
+
+    def fall_silent(self) -> None:
+        """In a forked child: everything works, nothing is sent, the parent goes on as if there was no child."""
+        self._is_silent = True
+        link, self._link = self._link, None
+        # Anew: a thread that is not here may have held their locks.
+        self.news = News(self.rank, self.news.epochs_done, self.news.epochs_total)
+        self.orders = Orders()
+        if link is not None:
+            link.forget()
+
+    def _heed_sigterm(self) -> None:
+        """From the first time somebody would notice. Before, SIGTERM ends the process as ever: nothing is lost."""
+        if self._link is not None and not self._is_heeding:
+            self._is_heeding = True
+            signals.heed(self.orders)
+
+    def _epochs_in_hand(self) -> int:
+        if self._epoch is None:
+            return self.epochs_done
+        return self._epoch if self._loops else self._epoch + 1
+
+    def _announce(self, epochs_done: int, path: Optional[str], *, keep: int) -> None:
+        if self._is_silent:
+            return
+        inside = None if path is None else self._checkpoints.relative(path)
+        checkpoint = Checkpoint(epochs_done, inside, time.time(), keep)
+        if self._link is None and not self.environment.can_report:
+            if path is not None:
+                self._checkpoints.prune(Path(path).name, keep)
+            return
+        if inside is not None:
+            self._checkpoints.note(checkpoint)
+        self.news.add_checkpoint(checkpoint)
+        self.tell()
+
+
+class Steps(Generic[Item]):
+    """Hands items through. A step is the time from the end of the one before, so loading its data counts."""
+
+    def __init__(self, run: Run, iterable: Iterable[Item]) -> None:
+        self._run, self._iterable = run, iterable
+
+    def __iter__(self) -> Iterator[Item]:
+        run = self._run
+        news = run.news
+        run._loops += 1
+        last = perf_counter()
+        try:
+            for item in self._iterable:
+                yield item
+                now = perf_counter()
+                news.steps += 1
+                news.step_seconds += now - last
+                last = now
+        finally:
+            run._loops -= 1
+
+
+class SizedSteps(Steps[Item]):
+    def __len__(self) -> int:
+        assert isinstance(self._iterable, Sized)
+        return len(self._iterable)

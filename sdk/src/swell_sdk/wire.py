@@ -1,0 +1,135 @@
+"""How does one request reach the server, and what does its answer mean?
+
+One connection that is kept, made again when it breaks. Nothing here raises: whatever goes wrong is an `Answer`, and
+whatever is not an answer of Swell's (a proxy's page, half a line, silence) means that the server is away.
+"""
+
+from __future__ import annotations
+
+import encodings.idna  # noqa: F401  what `socket` imports on first use; a fork in the midst of that breaks the child's
+import http.client
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Dict, Optional, Union
+from urllib.parse import quote, urlsplit
+
+from swell_sdk.bell import Bell
+
+ANSWER_BYTES_MAX = 65536
+CONNECT_S = 5.0
+REST_S = 5.0  # for the rest of an answer that has begun
+
+#: What an idle connection answers when the server has closed it, or has started anew.
+STALE = (http.client.BadStatusLine, ConnectionResetError, BrokenPipeError)
+
+
+class Verdict(Enum):
+    TAKEN = "taken"
+    REFUSED = "refused"  #: that report can never be taken
+    OVER = "over"  #: this attempt has nothing more to say
+    BUSY = "busy"
+    AWAY = "away"
+    INTERRUPTED = "interrupted"  #: the bell rang before the answer came
+
+
+VERDICTS = {
+    401: Verdict.OVER,
+    403: Verdict.OVER,
+    409: Verdict.OVER,
+    413: Verdict.REFUSED,
+    422: Verdict.REFUSED,
+    429: Verdict.BUSY,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    verdict: Verdict
+    stop_after_epoch: Optional[int] = None  #: None: go on
+    yield_now: bool = False
+    reason: str = ""  #: for people, where it was not taken
+
+
+class Wire:
+    """To one attempt of one server. Used by one thread."""
+
+    def __init__(self, url: str, *, token: str, attempt_id: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"SWELL_URL is {url!r}, not an address such as http://host:port")
+        self._is_secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname, parts.port
+        self._prefix = f"{parts.path.rstrip('/')}/api/v1/attempts/{quote(attempt_id, safe='')}"
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._connection: Optional[http.client.HTTPConnection] = None
+
+    def send_report(self, document: Dict[str, Any], *, within_s: float) -> Answer:
+        body = json.dumps(document, allow_nan=False).encode()
+        return self._send("POST", "/report", body, within_s, None)
+
+    def ask_control(self, query: str, *, within_s: float, unless: Bell) -> Answer:
+        """Waits for the server's answer, or until the bell `unless` rings."""
+        return self._send("GET", f"/control?{query}", None, within_s, unless)
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _send(self, method: str, path: str, body: Optional[bytes], within_s: float, unless: Optional[Bell]) -> Answer:
+        is_reused = self._connection is not None
+        try:
+            try:
+                return self._exchange(method, path, body, within_s, unless)
+            except STALE:
+                self.close()
+                if not is_reused:
+                    raise
+                return self._exchange(method, path, body, within_s, unless)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            return Answer(Verdict.AWAY, reason=f"{type(error).__name__}: {error}")
+
+    def _exchange(
+        self, method: str, path: str, body: Optional[bytes], within_s: float, unless: Optional[Bell]
+    ) -> Answer:
+        connection = self._connected()
+        assert connection.sock is not None
+        connection.sock.settimeout(within_s)
+        connection.request(method, self._prefix + path, body, self._headers)
+        if unless is not None:
+            if unless.wait(within_s, beside=connection.sock.fileno()):
+                self.close()
+                return Answer(Verdict.INTERRUPTED)
+            connection.sock.settimeout(REST_S)
+        response = connection.getresponse()
+        text = response.read(ANSWER_BYTES_MAX)
+        if response.will_close or not response.isclosed():
+            self.close()
+        return parse_answer(response.status, text)
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
+            self._connection = kind(self._host, self._port, timeout=CONNECT_S)
+        if self._connection.sock is None:
+            self._connection.timeout = CONNECT_S
+            self._connection.connect()
+        return self._connection
+
+
+def parse_answer(status: int, text: Union[bytes, str]) -> Answer:
+    if status != 200:
+        reason = text.decode(errors="replace") if isinstance(text, bytes) else text
+        return Answer(VERDICTS.get(status, Verdict.AWAY), reason=f"it answered {status}: {reason[:200]}")
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        return Answer(Verdict.AWAY, reason="it answered 200 with something that is not Swell's")
+    stop_after = document.get("stop_after_epoch")
+    if isinstance(stop_after, bool) or not isinstance(stop_after, int):
+        stop_after = None
+    return Answer(Verdict.TAKEN, stop_after, document.get("yield_now") is True)
