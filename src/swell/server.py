@@ -25,8 +25,10 @@ from swell import __version__
 from swell.api import Services, create_app
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
+from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, SwellError
+from swell.notify import Notifier
 from swell.process import spawn_detached, wait_for_end
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
@@ -77,7 +79,16 @@ def serve(state: StateFolder, *, port: int) -> None:
     clock = SystemClock()
     store = open_store(state.database, clock.now)
     engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
-    controller = Controller(store, engine, clock, keep_s=config.get("keep_s", KEEP_S_DEFAULT))
+    job_secret = state.secret(state.job_secret)
+    notifier = Notifier(lambda job: controller.told(job))
+    controller = Controller(
+        store,
+        engine,
+        clock,
+        keep_s=config.get("keep_s", KEEP_S_DEFAULT),
+        reporting=Reporting(f"http://{address}", job_secret, str(state.checkpoints)),
+        notify=notifier.tell,
+    )
     services = Services(
         store=store,
         controller=controller,
@@ -85,12 +96,15 @@ def serve(state: StateFolder, *, port: int) -> None:
         owner=getpass.getuser(),
         token=state.secret(state.token),
         worker_token=state.secret(state.worker_token),
+        job_secret=job_secret,
+        checkpoints=controller.checkpoint_folder,
         hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}),
         server_id=secrets.token_hex(8),
         stop=lambda: http.handle_exit(signal.SIGTERM, None),
     )
     store.listen(services.committed.ring)
     engine.on_desired = services.desired.ring
+    controller.on_control = services.control.ring
     http = _Http(services)
     engine.open(controller.load())
     controller.start()
@@ -104,6 +118,7 @@ def serve(state: StateFolder, *, port: int) -> None:
     finally:
         supervisor.close()
         controller.close()
+        notifier.close()
         store.close()
         state.server_file.unlink(missing_ok=True)
         log.info("stopped")
@@ -131,6 +146,7 @@ class _Http(uvicorn.Server):
         """Not uvicorn's own: that raises the signal again in the end, and our last steps would not be taken."""
         self._services.committed.close()
         self._services.desired.close()
+        self._services.control.close()
         self.should_exit = True
 
 

@@ -67,11 +67,13 @@ class StateFolder:
         self.database = root / "swell.db"
         self.token = root / "token"
         self.worker_token = root / "worker-token"
+        self.job_secret = root / "job-secret"  # what the tokens of jobs are made with
         self.server_file = root / "server.json"
         self.config = root / "config.json"
         self.server_log = root / "server.log"
         self.worker_log = root / "worker.log"
         self.tasks = root / "tasks"
+        self.checkpoints = root / "checkpoints"
 
     @classmethod
     def locate(cls, option: str | None = None) -> StateFolder:
@@ -96,6 +98,7 @@ class StateFolder:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._probe()
             self.tasks.mkdir(mode=0o700, exist_ok=True)
+            self.checkpoints.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise Unavailable(disk_problem(error, self.root)) from error
 

@@ -18,6 +18,7 @@ import uvicorn
 from swell.api import Services, create_app
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
+from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.model.cluster import Device, Node
 from swell.model.job import AttemptId
@@ -25,6 +26,7 @@ from swell.model.launch import RunSeen, TaskSeen, node_document, run_document, t
 from swell.state import StateFolder
 from swell.store import open_store
 
+JOB_SECRET = "job-secret"
 USER, WORKER = "the-users-token", "the-workers-token"
 WAIT_S = 10.0
 
@@ -53,10 +55,11 @@ class Service:
         self.state.prepare()
         self.store = open_store(self.state.database, time.time)
         engine = WorkersEngine(self.state.tasks, wake=lambda: self.controller.look())
-        self.controller = Controller(self.store, engine, SystemClock(), keep_s=None)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
+        reporting = Reporting(f"http://{self.host}", JOB_SECRET, str(self.state.checkpoints))
+        self.controller = Controller(self.store, engine, SystemClock(), keep_s=None, reporting=reporting)
         self.stopped = threading.Event()
         self.services = Services(
             store=self.store,
@@ -65,12 +68,15 @@ class Service:
             owner="ann",
             token=USER,
             worker_token=WORKER,
+            job_secret=JOB_SECRET,
+            checkpoints=self.controller.checkpoint_folder,
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",
             stop=self.stopped.set,
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring
+        self.controller.on_control = self.services.control.ring
         self.app = create_app(self.services)
         config = uvicorn.Config(self.app, http="httptools", lifespan="off", log_config=None, access_log=False)
         self._http = uvicorn.Server(config)
@@ -83,6 +89,7 @@ class Service:
     def close(self) -> None:
         self.services.committed.close()
         self.services.desired.close()
+        self.services.control.close()
         self._http.should_exit = True
         self._thread.join(WAIT_S)
         self.controller.close()

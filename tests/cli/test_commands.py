@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,7 +88,8 @@ def test_every_option_of_the_manifest_has_its_option_of_run():
 
     shown = call("run", "--help").output
     for field in set(SPEC) - {"command"}:
-        assert f"--{field} " in shown
+        option = re.sub("([A-Z])", r"-\1", field).lower()
+        assert f"--{option} " in shown
 
 
 def test_the_version_is_told():

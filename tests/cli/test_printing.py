@@ -50,6 +50,10 @@ def job(**changes: Any) -> dict[str, Any]:
         "width_min": 1,
         "width_max": 4,
         "tasks": {"total": 3, "running": 0, "succeeded": 1, "failed": 1},
+        "progress": {"epochs_done": 3.0, "epochs_total": 10.0, "expected_end_at": None},
+        "resizes": 2,
+        "preemptions": 1,
+        "lost_gpu_seconds": 0.0,
         "submitted_at": "2024-01-01T00:00:00Z",
         "started_at": None,
         "ended_at": None,
@@ -63,6 +67,7 @@ def test_a_row_says_how_wide_how_far_and_why_not():
     header, [row] = ps.short_rows([job()])
     shown = dict(zip(header, row, strict=True))
     assert (shown["WIDTH"], shown["TASKS"], shown["RAN"]) == ("0/1..4", "2/3 (1 failed)", "-")
+    assert (shown["EPOCHS"], shown["LEFT"]) == ("3/10", "-")
     assert shown["REASON"] == "NoRoom: it wants room"
 
 
@@ -70,6 +75,7 @@ def test_a_wide_row_also_says_whose_where_and_with_which_code():
     header, [row] = ps.wide_rows([job(nodes=["n1", "n2"], exit_code=3, reason=None)])
     shown = dict(zip(header, row, strict=True))
     assert (shown["USER"], shown["NODES"], shown["EXIT"], shown["REASON"]) == ("ann", "n1,n2", "3", "")
+    assert (shown["RESIZED/PREEMPTED"], shown["LOST"]) == ("2/1", "0")
 
 
 def test_colour_is_for_terminals_that_want_it(monkeypatch):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from swell.controller import Controller
+from swell.controller.reporting import Reporting
 from swell.model.cluster import Device, Node
 from swell.model.job import Array, AttemptId, Dimension, JobSpec, JobState, Role
 from swell.model.launch import CAUSE_STOPPED, CAUSE_TIME_LIMIT, Launch, Observation, RunSeen, TaskSeen
@@ -17,6 +18,7 @@ from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.store import JobRecord, NewJob, Store, open_store
 
+REPORTING = Reporting("http://127.0.0.1:1", "secret", "/checkpoints")
 NODE = Node("a", 4000, 8192, tuple(Device(f"g{n}", 1024, "m") for n in range(4)))
 
 
@@ -80,7 +82,7 @@ class Stage:
         self.controller = self._controller()
 
     def _controller(self, keep_s: float | None = None) -> Controller:
-        controller = Controller(self.store, self.engine, self.clock, keep_s=keep_s)
+        controller = Controller(self.store, self.engine, self.clock, keep_s=keep_s, reporting=REPORTING)
         controller.load()
         return controller
 

@@ -11,7 +11,7 @@ from swell.engines.workers.engine import SILENCE_S
 from swell.errors import Unavailable
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
-from swell.model.launch import Lane, Launch, Observation, RunSeen, TaskSeen
+from swell.model.launch import Lane, Launch, LaunchRole, Observation, RunSeen, TaskSeen
 
 NODE = Node("a", 4000, 8192)
 
@@ -25,11 +25,12 @@ def launch(
         generation=generation,
         revision=1,
         name="j",
-        command=("true",),
+        roles=(LaunchRole(("true",)),),
         workdir="/",
         umask=0o022,
         environment="e",
         env=(),
+        own=(),
         lanes=(Lane(0, ()),),
         indices="0",
         is_array=False,

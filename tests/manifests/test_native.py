@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from swell.errors import Rejected
+from swell.errors import NotFound, Rejected
 from swell.manifests import Context, read_document
-from swell.model.job import Array, Dimension, JobSpec, Role
+from swell.model.job import After, Array, Dimension, JobSpec, Notify, ResizeMode, Role
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
@@ -154,7 +154,7 @@ def test_a_name_of_digits_is_refused_because_it_would_be_taken_for_an_id():
         ),
         (
             manifest({"comand": ["true"]}),
-            "spec has no field 'comand'; did you mean 'command'? (known: array, command, ",
+            "spec has no field 'comand'; did you mean 'command'? (known: after, array, ",
         ),
         (manifest({"gpu": 1}), "spec has no field 'gpu'; did you mean 'gpus'? "),
         (manifest({"command": ["true"], "image": "x"}), "spec has no field 'image'"),
@@ -254,6 +254,232 @@ SPEC_REFUSALS = [
 @pytest.mark.parametrize(("spec", "said"), SPEC_REFUSALS, ids=[next(iter(spec)) for spec, _ in SPEC_REFUSALS])
 def test_a_value_that_cannot_be_meant_is_refused_with_what_to_write(spec, said):
     assert refusal(manifest({"command": ["true"], **spec})) == said
+
+
+# -- epochs, hours, resize, retries --------------------------------------------------------------------------------
+
+
+def test_what_it_says_of_its_course_is_understood():
+    spec = read({"epochs": "10", "hours": "2.5", "resize": "immediate", "retries": 3})
+    assert (spec.epochs, spec.estimate_s, spec.resize, spec.retries) == (10, 9000.0, ResizeMode.IMMEDIATE, 3)
+    assert JobSpec.from_document(spec.to_document()) == spec
+
+
+@pytest.mark.parametrize(
+    "empty", ["epochs", "hours", "resize", "retries", "after", "notify", "notifyOn", "tensorboard", "checkpoints"]
+)
+def test_what_it_does_not_say_of_its_course_is_the_default(empty):
+    assert read({empty: None}) == read({})
+    assert (read({}).epochs, read({}).estimate_s, read({}).resize, read({}).retries) == (
+        None,
+        None,
+        ResizeMode.AT_CHECKPOINT,
+        0,
+    )
+
+
+EPOCHS = "epochs must be a whole number from 1 to 1000000000, but is"
+RESIZE = "resize must be one of at-checkpoint, immediate, never, but is"
+HOURS = "is not a number of hours; write how long it will run by your guess, as in 2.5"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"epochs": 0}, "epochs is 0; it must be from 1 to 1000000000"),
+        ({"epochs": 1.5}, f"{EPOCHS} a number: 1.5"),
+        ({"epochs": [3]}, f"{EPOCHS} a list: [3]"),
+        ({"hours": 0}, f"hours: '0' {HOURS}"),
+        ({"hours": "-1"}, f"hours: '-1' {HOURS}"),
+        ({"hours": "2h"}, f"hours: '2h' {HOURS}"),
+        ({"hours": "nan"}, f"hours: 'nan' {HOURS}"),
+        ({"hours": "inf"}, f"hours: 'inf' {HOURS}"),
+        ({"hours": "1e999999999"}, f"hours: '1e999999999' {HOURS}"),
+        ({"hours": "1000000000"}, f"hours: '1000000000' {HOURS}"),
+        ({"hours": True}, "hours must be a number or text, but is true/false: True"),
+        ({"resize": "at-checkpiont"}, f"{RESIZE} text: 'at-checkpiont'; did you mean at-checkpoint?"),
+        ({"resize": "x"}, f"{RESIZE} text: 'x'"),
+        ({"resize": ["never"]}, f"{RESIZE} a list: ['never']"),
+        ({"resize": False}, f"{RESIZE} true/false: False"),
+        ({"retries": -1}, "retries is -1; it must be from 0 to 1000"),
+        ({"retries": 1001}, "retries is 1001; it must be from 0 to 1000"),
+        ({"retries": "some"}, "retries must be a whole number from 0 to 1000, but is text: 'some'"),
+    ],
+)
+def test_a_course_that_cannot_be_meant_is_refused(spec, said):
+    assert refusal(manifest({"command": ["true"], **spec})) == said
+
+
+# -- after ---------------------------------------------------------------------------------------------------------
+
+
+def find_job(ref: str) -> int:
+    known = {"prepare": 7, "7": 7, "12": 12, "20": 20}
+    if ref not in known:
+        raise NotFound(f"there is no job {ref!r}")
+    return known[ref]
+
+
+KNOWING = Context(workdir="/home/ann", find_job=find_job)
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (12, (After(12),)),
+        ("12", (After(12),)),
+        ("12:end", (After(12, on_any_end=True),)),
+        ("12:success", (After(12),)),
+        ("prepare", (After(7),)),
+        ("prepare:end", (After(7, on_any_end=True),)),
+        ({"job": 12}, (After(12),)),
+        ({"job": "prepare", "on": "end"}, (After(7, on_any_end=True),)),
+        ([20, "prepare:end", {"job": 12, "on": "success"}], (After(7, on_any_end=True), After(12), After(20))),
+        ([12, "12", {"job": 12}], (After(12),)),
+        (["prepare", 7], (After(7),)),
+        ([], ()),
+    ],
+)
+def test_jobs_to_wait_for_are_given_by_id_or_name(after, found):
+    spec = read_document(manifest({"command": ["true"], "after": after}), KNOWING)
+    assert spec.after == found
+    assert JobSpec.from_document(spec.to_document()) == spec
+
+
+NO_JOB = "after must name a job, as in 12, prepare or {job: 12, on: end}, but is"
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ("missing", "after: there is no job 'missing'"),
+        (999, "after: there is no job '999'"),
+        ("prepare:ends", "after: on must be one of success, end, but is text: 'ends'; did you mean end?"),
+        ({"job": 12, "on": True}, "after: on must be one of success, end, but is true/false: True"),
+        ({"jbo": 12}, "after has no field 'jbo'; did you mean 'job'? (known: job, on)"),
+        ({"on": "end"}, f"{NO_JOB} empty"),
+        ("", f"{NO_JOB} text: ''"),
+        (":end", f"{NO_JOB} text: ''"),
+        (True, f"{NO_JOB} true/false: True"),
+        (1.5, f"{NO_JOB} a number: 1.5"),
+        ([[12]], f"{NO_JOB} a list: [12]"),
+        (0, "after: '0' is no job's id; ids are whole numbers from 1 on"),
+        (-3, "after: '-3' is no job's id; ids are whole numbers from 1 on"),
+        ("9" * 19, f"after: '{'9' * 19}' is no job's id; ids are whole numbers from 1 on"),
+        ([12, "12:end"], "after names job 12 twice, once for its end and once for its success; keep one"),
+        (["prepare:end", 7], "after names job 7 twice, once for its end and once for its success; keep one"),
+        ([12] * 1001, "after names 1001 jobs; at most 1000: let one job wait for them, and name it"),
+    ],
+)
+def test_a_job_that_cannot_be_waited_for_is_refused(after, said):
+    with pytest.raises(Rejected) as caught:
+        read_document(manifest({"command": ["true"], "after": after}), KNOWING)
+    assert str(caught.value) == said
+
+
+def test_where_names_are_not_known_only_ids_are_understood():
+    assert read({"after": "12:end"}).after == (After(12, on_any_end=True),)
+    said = refusal(manifest({"command": ["true"], "after": "prepare"}))
+    assert said == "after: 'prepare' is no id, and names are not known here; write the job's id"
+
+
+def test_a_name_that_is_not_there_stays_the_kind_of_error_it_is():
+    with pytest.raises(NotFound):
+        read_document(manifest({"command": ["true"], "after": "missing"}), KNOWING)
+
+
+# -- notify --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("notify", "to"),
+    [
+        ("mail -s 'it is over' ann", ("mail", "-s", "it is over", "ann")),
+        (["mail", "-s", "it is over", 5], ("mail", "-s", "it is over", "5")),
+        ("https://example.org/hook?x=1", ("https://example.org/hook?x=1",)),
+        (" http://[::1]:8080/a ", ("http://[::1]:8080/a",)),
+        ("curl https://example.org", ("curl", "https://example.org")),
+    ],
+)
+def test_who_is_told_is_a_command_or_an_address(notify, to):
+    spec = read({"notify": notify})
+    assert spec.notify == Notify(to, only_on_error=False)
+    assert JobSpec.from_document(spec.to_document()) == spec
+
+
+@pytest.mark.parametrize(("on", "only_on_error"), [("end", False), ("error", True), (None, False)])
+def test_they_are_told_at_every_end_or_only_of_failures(on, only_on_error):
+    assert read({"notify": "beep", "notifyOn": on}).notify == Notify(("beep",), only_on_error=only_on_error)
+
+
+NO_NOTIFY = "notify must be a command or an http(s) address, but is"
+NO_ADDRESS = "is no address that can be told; write http://host/path or https://…"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"notify": ""}, f"{NO_NOTIFY} text: ''"),
+        ({"notify": 5}, f"{NO_NOTIFY} a number: 5"),
+        ({"notify": True}, f"{NO_NOTIFY} true/false: True"),
+        ({"notify": {"url": "x"}}, f"{NO_NOTIFY} a mapping"),
+        ({"notify": []}, "notify: command must be a list of words, as in [python, train.py], but is a list: []"),
+        ({"notify": ["a", None]}, "notify: command: every word must be text, but one is empty; quote it"),
+        ({"notify": "''"}, "notify: command: the first word, the program, is empty"),
+        ({"notify": "a\0"}, "notify: command: a word holds a null character, which no program can be given"),
+        (
+            {"notify": "mail 'ann"},
+            'notify: text: "mail \'ann" cannot be split into words: No closing quotation; write a list',
+        ),
+        ({"notify": "ftp://example.org"}, f"notify: text: 'ftp://example.org' {NO_ADDRESS}"),
+        ({"notify": "http://"}, f"notify: text: 'http://' {NO_ADDRESS}"),
+        ({"notify": "http:///path"}, f"notify: text: 'http:///path' {NO_ADDRESS}"),
+        ({"notify": "https://a b/"}, f"notify: text: 'https://a b/' {NO_ADDRESS}"),
+        ({"notify": "https://a:99999/"}, f"notify: text: 'https://a:99999/' {NO_ADDRESS}"),
+        ({"notify": "https://[::1/"}, f"notify: text: 'https://[::1/' {NO_ADDRESS}"),
+        ({"notifyOn": "end"}, "notifyOn is text: 'end', but notify does not say who is told; give both, or neither"),
+        (
+            {"notify": "beep", "notifyOn": "errors"},
+            "notifyOn must be one of end, error, but is text: 'errors'; did you mean error?",
+        ),
+        ({"notify": "beep", "notifyOn": True}, "notifyOn must be one of end, error, but is true/false: True"),
+    ],
+)
+def test_somebody_who_cannot_be_told_is_refused(spec, said):
+    assert refusal(manifest({"command": ["true"], **spec})) == said
+
+
+# -- folders -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["tensorboard", "checkpoints"])
+def test_folders_are_found_from_the_jobs_own_folder_and_made_absolute(field):
+    assert getattr(read({field: "logs"}), field) == "/home/ann/logs"
+    assert getattr(read({field: "logs", "workdir": "runs/1"}), field) == "/home/ann/runs/1/logs"
+    assert getattr(read({field: "/data/logs", "workdir": "runs/1"}), field) == "/data/logs"
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (
+            {"tensorboard": 5},
+            "tensorboard must be a folder's path, but is a number: 5; leave it out for no TensorBoard",
+        ),
+        ({"tensorboard": True}, "tensorboard must be a folder's path, but is true/false: True; leave it out for no Te"),
+        (
+            {"checkpoints": ""},
+            "checkpoints must be a folder's path, but is text: ''; leave it out for one that Swell m",
+        ),
+        (
+            {"checkpoints": ["x"]},
+            "checkpoints must be a folder's path, but is a list: ['x']; leave it out for one that",
+        ),
+        ({"checkpoints": "a\0"}, "checkpoints holds a null character, which no program can be given"),
+    ],
+)
+def test_a_folder_that_cannot_be_meant_is_refused(spec, said):
+    assert refusal(manifest({"command": ["true"], **spec})).startswith(said)
 
 
 def test_words_and_values_that_are_not_utf8_are_passed_on_as_they_are():

@@ -12,8 +12,22 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from swell.model.cluster import Node
-from swell.model.job import JobId, JobState
-from swell.model.plan import JobView, Plan, SetSlots, Slot, Snapshot, Start
+from swell.model.job import JobId, JobState, ResizeMode
+from swell.model.plan import JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start
+from swell.model.profile import Training
+
+GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Trainee:
+    """A gang that trains epoch by epoch, and says so."""
+
+    epochs: int
+    epoch_s: tuple[float, ...]  #: by width, from 1; the last counts for all above. More may be slower
+    restart_s: float
+    every: int | None  #: a checkpoint after so many epochs; None: it never makes one
+    says_total: bool = True
 
 
 @dataclass(frozen=True)
@@ -21,6 +35,7 @@ class Arrival:
     at: float
     job: JobView
     lasts_s: tuple[float, ...]  #: of a gang the first counts; an array's tasks take them in turn
+    trainee: Trainee | None = None  #: None: it reports nothing
 
 
 @dataclass(frozen=True)
@@ -41,7 +56,8 @@ class Story:
 
     @property
     def tasks(self) -> int:
-        return sum(arrival.job.unfinished for arrival in self.arrivals)
+        epochs = sum(arrival.trainee.epochs for arrival in self.arrivals if arrival.trainee)
+        return epochs + sum(arrival.job.unfinished for arrival in self.arrivals)
 
 
 @dataclass
@@ -49,6 +65,12 @@ class _Live:
     job: JobView
     lasts_s: tuple[float, ...]
     not_begun: int  #: tasks of an array
+    trainee: Trainee | None = None
+    durable: int = 0  #: epochs
+    done: int = 0
+    life: int = 0  #: attempts; what was to happen in an earlier one does not
+    measured: dict[int, float] = field(default_factory=dict)
+    checkpoint_at: float | None = None
 
     def duration(self, task: int) -> float:
         return self.lasts_s[task % len(self.lasts_s)]
@@ -61,6 +83,10 @@ class Simulation:
     started: dict[JobId, float] = field(default_factory=dict)
     ended: dict[JobId, float] = field(default_factory=dict)
     drains: int = 0
+    resizes: int = 0
+    preemptions: list[tuple[JobId, JobId]] = field(default_factory=list)  #: victim, for whom
+    lost_epochs: int = 0
+    done_epochs: dict[JobId, list[int]] = field(default_factory=dict)  #: durable ones, in order
 
     def __post_init__(self) -> None:
         self._live: dict[JobId, _Live] = {}
@@ -102,14 +128,16 @@ class Simulation:
     # -- what happens ----------------------------------------------------------------------------------------
 
     def _arrive(self, arrival: Arrival) -> None:
-        self._live[arrival.job.id] = _Live(arrival.job, arrival.lasts_s, arrival.job.unfinished)
+        self._live[arrival.job.id] = _Live(arrival.job, arrival.lasts_s, arrival.job.unfinished, arrival.trainee)
 
     def apply(self, plan: Plan) -> None:
         for action in plan.actions:
             if isinstance(action, Start):
                 self._start(action)
-            else:
+            elif isinstance(action, SetSlots):
                 self._set_slots(action)
+            else:
+                self._ask(action)
 
     def _start(self, start: Start) -> None:
         live = self._live[start.job]
@@ -122,6 +150,10 @@ class Simulation:
 
     def _begin_gang(self, live: _Live) -> None:
         live.job = replace(live.job, state=JobState.RUNNING)
+        if live.trainee is not None:
+            live.life += 1
+            self._next_epoch(live, live.life, live.trainee.restart_s)
+            return
         self._at(self.now + live.duration(0), lambda: self._end_gang(live))
 
     def _end_gang(self, live: _Live) -> None:
@@ -131,6 +163,69 @@ class Simulation:
     def _end(self, live: _Live) -> None:
         self.ended[live.job.id] = self.now
         del self._live[live.job.id]
+
+    # -- training --------------------------------------------------------------------------------------------
+
+    def _next_epoch(self, live: _Live, life: int, pause_s: float = 0.0) -> None:
+        assert live.trainee is not None
+        curve = live.trainee.epoch_s
+        lasts_s = curve[min(live.job.width, len(curve)) - 1]
+        live.measured.setdefault(live.job.width, lasts_s)
+        self._at(self.now + pause_s + lasts_s, lambda: self._end_epoch(live, life))
+
+    def _end_epoch(self, live: _Live, life: int) -> None:
+        assert live.trainee is not None
+        if life != live.life or live.job.state is not JobState.RUNNING:
+            return
+        live.done += 1
+        is_over = live.done == live.trainee.epochs
+        if live.trainee.every is not None and (is_over or live.done % live.trainee.every == 0):
+            self.done_epochs.setdefault(live.job.id, []).extend(range(live.durable, live.done))
+            live.durable, live.checkpoint_at = live.done, self.now
+        live.job = replace(live.job, training=self._told(live))
+        if is_over:
+            self._end_gang(live)
+        elif live.job.yielding is not None and live.durable == live.done:
+            self._leave(live)
+        else:
+            self._next_epoch(live, life)
+
+    def _told(self, live: _Live) -> Training:
+        assert live.trainee is not None
+        left = float(live.trainee.epochs - live.durable) if live.trainee.says_total else None
+        epoch_s = tuple(sorted(live.measured.items()))
+        every_s = None if live.trainee.every is None else live.trainee.every * max(live.measured.values())
+        return Training(left, epoch_s, live.trainee.restart_s, live.checkpoint_at, every_s)
+
+    def _ask(self, action: Resize | Preempt) -> None:
+        live = self._live[action.job]
+        width = action.width if isinstance(action, Resize) else 0
+        live.job = replace(live.job, yielding=width)
+        if isinstance(action, Resize):
+            self.resizes += 1
+        else:
+            self.preemptions.append((action.job, action.room_for))
+        if action.room_for is not None:
+            holder = self._live[action.room_for]
+            holder.job = replace(holder.job, is_reserved=True)
+        life = live.life
+        if action.when is ResizeMode.IMMEDIATE:
+            self._leave(live)
+        elif action.deadline_s is not None:
+            self._at(self.now + action.deadline_s, lambda: self._overdue(live, life))
+
+    def _overdue(self, live: _Live, life: int) -> None:
+        if life == live.life and live.job.state is JobState.RUNNING and live.job.yielding is not None:
+            self._leave(live)
+
+    def _leave(self, live: _Live) -> None:
+        live.job = replace(live.job, state=JobState.STOPPING)
+        self.lost_epochs += live.done - live.durable
+        live.done = live.durable
+        self._later(lambda: self._line_up_again(live))
+
+    def _line_up_again(self, live: _Live) -> None:
+        live.job = replace(live.job, state=JobState.QUEUED, slots=(), width=0, started_at=None, yielding=None)
 
     # -- arrays ----------------------------------------------------------------------------------------------
 
@@ -169,7 +264,8 @@ class Simulation:
 
 
 def as_started(job: JobView, start: Start, now: float) -> JobView:
-    return replace(job, state=JobState.STARTING, slots=start.slots, started_at=now)
+    started = replace(job, state=JobState.STARTING, slots=start.slots, started_at=now, is_reserved=False)
+    return replace(started, width=start.width)
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
@@ -179,6 +275,13 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
         job = jobs[action.job]
         if isinstance(action, Start):
             jobs[action.job] = as_started(job, action, snapshot.now)
-        else:
+        elif isinstance(action, SetSlots):
             jobs[action.job] = replace(job, slots=action.slots)
-    return Snapshot(snapshot.now, snapshot.nodes, tuple(jobs.values()))
+        else:
+            is_now = action.when is ResizeMode.IMMEDIATE
+            state = JobState.STOPPING if is_now else job.state
+            width = action.width if isinstance(action, Resize) else 0
+            jobs[action.job] = replace(job, yielding=width, state=state)
+            if action.room_for is not None:
+                jobs[action.room_for] = replace(jobs[action.room_for], is_reserved=True)
+    return Snapshot(snapshot.now, snapshot.nodes, tuple(jobs.values()), snapshot.arrivals)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from swell.model.cluster import Device, Node
-from swell.model.job import Dimension, JobState
+from swell.model.job import Dimension, JobState, ResizeMode
 from swell.model.plan import JobView, Shape
 from swell.model.resources import Resources
 
-from .simulation import Arrival, Outage, Story
+from .simulation import Arrival, Outage, Story, Trainee
 
 LASTS_S = (5.0, 50.0, 60.0, 300.0)
 LIMITS_S = (60.0, 300.0, 600.0)
@@ -73,6 +75,9 @@ def _arrivals(draw: st.DrawFn, number: int, shapes: list[Shape]) -> Arrival:
     tasks = draw(st.integers(1, 8)) if shape.is_array else 1
     job = JobView(number, shape, draw(st.integers(0, 2)), JobState.QUEUED, unfinished=tasks)
     limit = shape.time_limit_s
+    if not shape.is_array and limit is None and draw(st.booleans()):
+        job = replace(job, mode=draw(st.sampled_from((*ResizeMode, ResizeMode.AT_CHECKPOINT))))
+        return Arrival(draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0, 200.0))), job, (), draw(TRAINEES))
     lasts = st.sampled_from([s for s in LASTS_S if limit is None or s <= limit])
     return Arrival(
         draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0))),
@@ -81,10 +86,46 @@ def _arrivals(draw: st.DrawFn, number: int, shapes: list[Shape]) -> Arrival:
     )
 
 
+EPOCH_S = st.sampled_from((1.0, 4.0, 4.5, 10.0, 40.0))
+TRAINEES = st.builds(
+    Trainee,
+    epochs=st.integers(1, 12),
+    epoch_s=st.lists(EPOCH_S, min_size=1, max_size=4).map(tuple),
+    restart_s=st.sampled_from((0.0, 1.0, 30.0, 120.0)),
+    every=st.sampled_from((1, 1, 1, 3, None)),
+    says_total=st.booleans(),
+)
+
+
 @st.composite
 def _outages(draw: st.DrawFn, nodes: tuple[Node, ...]) -> Outage:
     since = draw(st.sampled_from((0.0, 15.0, 40.0)))
     return Outage(draw(st.sampled_from(nodes)).id, since, since + draw(st.sampled_from((10.0, 100.0))))
+
+
+@st.composite
+def training_stories(draw: st.DrawFn) -> Story:
+    """Few GPUs, jobs that train on them, and some that are in a hurry."""
+    nodes = tuple(
+        Node(f"n{n}", 64000, 65536, tuple(Device(f"n{n}-{d}", 16384, "test", simulated=True) for d in range(gpus)))
+        for n, gpus in enumerate(draw(st.sampled_from(((4,), (4,), (2, 4), (8,), (3, 1)))))
+    )
+    numbers = range(1, 1 + draw(st.integers(3, 9)))
+    lags = tuple(draw(st.lists(st.sampled_from((0.0, 0.0, 1.0, 7.0)), min_size=1, max_size=4)))
+    return Story(nodes, tuple(draw(_training_arrivals(number)) for number in numbers), (), lags)
+
+
+@st.composite
+def _training_arrivals(draw: st.DrawFn, number: int) -> Arrival:
+    low = draw(st.sampled_from((1, 1, 2, 3)))
+    high, priority = low + draw(st.sampled_from((0, 1, 3))), draw(st.sampled_from((0, 0, 0, 5, 9)))
+    if draw(st.booleans()):
+        shape = Shape(((Resources(1000, 0, low), 1),), Dimension.GPUS, low, high, is_array=False, time_limit_s=None)
+    else:
+        shape = Shape(((Resources(1000, 0, 1), low),), Dimension.TASKS, low, high, is_array=False, time_limit_s=None)
+    mode = draw(st.sampled_from((*ResizeMode, ResizeMode.AT_CHECKPOINT, ResizeMode.AT_CHECKPOINT)))
+    job = JobView(number, shape, priority, JobState.QUEUED, mode=mode)
+    return Arrival(draw(st.sampled_from((0.0, 0.0, 20.0, 60.0, 130.0, 300.0))), job, (), draw(TRAINEES))
 
 
 @st.composite

@@ -15,14 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swell.model.cluster import Node
-from swell.model.job import JobState
-from swell.model.plan import JobView, Plan, Snapshot, Start
+from swell.model.job import JobState, ResizeMode
+from swell.model.plan import JobView, Plan, Resize, Snapshot, Start
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import check_plan, make_plan
 
 from .simulation import Simulation, Story, applied
-from .stories import punctual_stories, stories
+from .stories import punctual_stories, stories, training_stories
+
+ALL = stories() | training_stories()
 
 
 def played(story: Story) -> Iterator[tuple[Simulation, Snapshot, Plan]]:
@@ -86,7 +88,7 @@ def assert_nothing_is_promised_twice(snapshot: Snapshot) -> None:
 def waiting(snapshot: Snapshot) -> list[JobView]:
     """In the order in which they are served."""
     queued = (job for job in snapshot.jobs if job.state is JobState.QUEUED)
-    return sorted(queued, key=lambda job: (-job.priority, job.id))
+    return sorted(queued, key=lambda job: (-job.priority, not job.is_reserved, job.id))
 
 
 def starting(plan: Plan) -> dict[int, Start]:
@@ -96,7 +98,7 @@ def starting(plan: Plan) -> dict[int, Start]:
 # -- at every moment -----------------------------------------------------------------------------------------
 
 
-@given(stories(roles_max=3))
+@given(stories(roles_max=3) | training_stories())
 def test_nothing_is_ever_promised_twice_also_while_slots_drain(story: Story):
     for _, snapshot, plan in played(story):
         assert_nothing_is_promised_twice(snapshot)
@@ -104,7 +106,7 @@ def test_nothing_is_ever_promised_twice_also_while_slots_drain(story: Story):
         check_plan(snapshot, plan)
 
 
-@given(stories(roles_max=3))
+@given(stories(roles_max=3) | training_stories())
 def test_a_gang_starts_whole_or_not_at_all_and_within_its_widths(story: Story):
     for _, snapshot, plan in played(story):
         for start in starting(plan).values():
@@ -115,7 +117,7 @@ def test_a_gang_starts_whole_or_not_at_all_and_within_its_widths(story: Story):
             assert all(snapshot.nodes_by_id[slot.node].is_reachable for slot in start.slots)
 
 
-@given(stories())
+@given(ALL)
 def test_every_job_that_waits_has_one_reason_and_it_is_true(story: Story):
     for _, snapshot, plan in played(story):
         queued = {job.id: job for job in waiting(snapshot)}
@@ -131,7 +133,7 @@ def test_every_job_that_waits_has_one_reason_and_it_is_true(story: Story):
             assert verdict.behind is None or verdict.behind in snapshot.jobs_by_id
 
 
-@given(stories())
+@given(ALL)
 def test_nobody_overtakes_one_of_the_same_shape(story: Story):
     for _, snapshot, plan in played(story):
         refused = set()
@@ -142,7 +144,7 @@ def test_nobody_overtakes_one_of_the_same_shape(story: Story):
                 assert job.shape not in refused
 
 
-@given(stories())
+@given(ALL)
 def test_the_one_at_the_head_of_the_line_starts_when_it_fits_and_arrays_give_way_to_it(story: Story):
     for _, snapshot, plan in played(story):
         arrays = [job for job in snapshot.jobs if job.shape.is_array and job.state in HOLDING]
@@ -168,27 +170,27 @@ def drained(snapshot: Snapshot) -> Snapshot:
     return Snapshot(snapshot.now, snapshot.nodes, tuple(jobs))
 
 
-@given(stories())
+@given(ALL)
 def test_planning_twice_changes_nothing(story: Story):
     for _, snapshot, plan in played(story):
         assert make_plan(applied(snapshot, plan)).actions == ()
 
 
-@given(stories(roles_max=3), st.integers(0, 1000))
+@given(stories(roles_max=3) | training_stories(), st.integers(0, 1000))
 def test_the_order_of_jobs_and_nodes_does_not_matter(story: Story, seed: int):
     chance = random.Random(seed)
     for _, snapshot, plan in played(story):
         jobs = chance.sample(snapshot.jobs, len(snapshot.jobs))
         nodes = chance.sample(snapshot.nodes, len(snapshot.nodes))
         copies = tuple(replace(job, shape=replace(job.shape)) for job in jobs)
-        assert make_plan(Snapshot(snapshot.now, tuple(nodes), tuple(jobs))) == plan
-        assert make_plan(Snapshot(snapshot.now, tuple(nodes), copies)) == plan
+        assert make_plan(replace(snapshot, nodes=tuple(nodes), jobs=tuple(jobs))) == plan
+        assert make_plan(replace(snapshot, nodes=tuple(nodes), jobs=copies)) == plan
 
 
 # -- in the long run -----------------------------------------------------------------------------------------
 
 
-@given(stories())
+@given(ALL)
 def test_every_job_that_can_run_ends_and_drains_are_bounded(story: Story):
     *_, (simulation, _, _) = played(story)
     empty = capacity(story.nodes)
@@ -200,6 +202,40 @@ def drains_max(story: Story) -> int:
     """A slot is drained for somebody who came, started or ended, or for a machine that came or went."""
     widths = sum(one.job.shape.width_max for one in story.arrivals if one.job.shape.is_array)
     return widths * (3 * len(story.arrivals) + 2 * len(story.outages))
+
+
+@given(ALL)
+def test_preemptions_are_bounded_and_only_for_higher_priority(story: Story):
+    """Whoever is started with room that was taken is not itself a victim of the one it was taken from."""
+    *_, (simulation, _, _) = played(story)
+    priority = {one.job.id: one.job.priority for one in story.arrivals}
+    assert all(priority[victim] < priority[winner] for victim, winner in simulation.preemptions)
+    assert len(simulation.preemptions) <= len(story.arrivals) ** 2
+
+
+@given(ALL)
+def test_no_durable_epoch_is_done_twice_and_none_is_left_out(story: Story):
+    *_, (simulation, _, _) = played(story)
+    for one in story.arrivals:
+        if one.trainee is not None and one.trainee.every is not None and one.job.id in simulation.ended:
+            assert simulation.done_epochs[one.job.id] == list(range(one.trainee.epochs))
+
+
+@given(ALL)
+def test_work_is_lost_only_where_that_was_offered_or_a_deadline_passed(story: Story):
+    *_, (simulation, _, _) = played(story)
+    if all(one.job.mode is not ResizeMode.IMMEDIATE for one in story.arrivals):
+        every = {one.trainee.every for one in story.arrivals if one.trainee}
+        assert simulation.lost_epochs == 0 or every - {1, None}
+
+
+@given(ALL)
+def test_nobody_is_resized_below_its_least_or_above_its_most(story: Story):
+    for _, snapshot, plan in played(story):
+        for action in plan.actions:
+            if isinstance(action, Resize):
+                shape = snapshot.jobs_by_id[action.job].shape
+                assert shape.width_min <= action.width <= shape.width_max
 
 
 @given(punctual_stories())

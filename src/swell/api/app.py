@@ -11,11 +11,13 @@ from starlette.exceptions import HTTPException
 
 from swell import __version__
 from swell.api.cancel import cancel_router
+from swell.api.change import change_router
 from swell.api.documents import node_document
 from swell.api.events import events_router
 from swell.api.jobs import jobs_router
 from swell.api.listing import listing_router
 from swell.api.logs import logs_router
+from swell.api.reports import reports_router
 from swell.api.security import Guard
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Cancellation, Json, Submission
@@ -46,6 +48,8 @@ def create_app(services: Services) -> Any:
         logs_router,
         events_router,
         workers_router,
+        reports_router,
+        change_router,
         server_router,
     ):
         app.include_router(router(services))
@@ -67,7 +71,12 @@ def server_router(services: Services) -> APIRouter:
     @router.get("/server")
     async def server() -> dict[str, Any]:
         """Which server this is, and how many jobs it knows by state."""
-        return {"version": __version__, "store": services.store.id, "jobs": services.store.counts()}
+        return {
+            "version": __version__,
+            "store": services.store.id,
+            "jobs": services.store.counts(),
+            "lost_gpu_seconds": services.store.lost_gpu_seconds(),
+        }
 
     @router.post("/server/stop", status_code=202)
     async def stop() -> dict[str, str]:
@@ -113,7 +122,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     if error.status_code in (404, 405):
         asked = f"{request.method} {request.url.path}"
         return _error(error.status_code, "NotFound", f"there is no {asked}; /api/v1/openapi.json lists what there is")
-    return _error(error.status_code, "TooLarge" if error.status_code == 413 else "Rejected", str(error.detail))
+    kind = {413: "TooLarge", 429: "Unavailable"}.get(error.status_code, "Rejected")
+    return _error(error.status_code, kind, str(error.detail))
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

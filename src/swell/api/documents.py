@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 from swell.model.cluster import Node
 from swell.model.plan import Snapshot
 from swell.model.reason import Reason
+from swell.model.training import Asked, TrainingRecord
 from swell.store import AttemptRecord, EventRecord, JobRecord, TaskRecord
 
 TASKS_SHOWN_MAX = 1000  # of an array; `tasks` in the job itself always has the counts
@@ -20,6 +22,7 @@ def iso(moment: float | None) -> str | None:
 
 
 def job_document(job: JobRecord, reason: Reason | None) -> dict[str, Any]:
+    training = job.training
     return {
         "id": job.id,
         "name": job.name,
@@ -36,15 +39,29 @@ def job_document(job: JobRecord, reason: Reason | None) -> dict[str, Any]:
             "succeeded": job.tasks_succeeded,
             "failed": job.tasks_failed,
         },
-        "progress": {"epochs_done": None, "epochs_total": None},
+        "progress": _progress(training),
         "attempts": job.attempts,
-        "lost_gpu_seconds": None,
+        "resizes": job.resizes,
+        "preemptions": job.preemptions,
+        "failures": job.failures,
+        "lost_gpu_seconds": round(job.lost_gpu_seconds, 3),
         "submitted_at": iso(job.submitted_at),
         "started_at": iso(job.started_at),
         "ended_at": iso(job.ended_at),
         "exit_code": job.exit_code,
         "nodes": list(job.nodes),
         "version": job.version,
+    }
+
+
+def _progress(training: TrainingRecord | None) -> dict[str, Any]:
+    """Null where nothing was reported."""
+    if training is None:
+        return {"epochs_done": None, "epochs_total": None, "expected_end_at": None}
+    return {
+        "epochs_done": training.epochs_done,
+        "epochs_total": training.epochs_total,
+        "expected_end_at": iso(training.ends_at),
     }
 
 
@@ -60,8 +77,30 @@ def full_document(
     return {
         **job_document(job, reason),
         "spec": spec,
+        "training": None if job.training is None else _training_document(job.training),
+        "held_by": job.held_by,
+        "wanted_width": job.wanted_width,
+        "used_s": round(job.used_s, 3),
         "attempts": [_attempt_document(attempt, tasks) for attempt in attempts],
         "events": [event_document(event) for event in events],
+    }
+
+
+def _training_document(training: TrainingRecord) -> dict[str, Any]:
+    checkpoint = training.checkpoint
+    return {
+        "checkpoint": None
+        if checkpoint is None
+        else {
+            "epochs_done": checkpoint.epochs_done,
+            "path": checkpoint.path,
+            "at": iso(checkpoint.at),
+            "attempt": checkpoint.attempt,
+        },
+        "checkpoint_every_s": training.every_s,
+        "restart_s": training.restart_s,
+        "profile": [asdict(measure) for measure in training.profile],
+        "metrics": training.metrics,
     }
 
 
@@ -75,8 +114,22 @@ def _attempt_document(attempt: AttemptRecord, tasks: list[TaskRecord]) -> dict[s
         "started_at": iso(attempt.started_at),
         "ended_at": iso(attempt.ended_at),
         "outcome": attempt.outcome,
+        "resumed_from_epoch": attempt.resume.epochs_done,
+        "asked": None if attempt.asked is None else _asked_document(attempt.asked),
         "tasks": [_task_document(task) for task in own[:TASKS_SHOWN_MAX]],
         "tasks_not_shown": max(0, len(own) - TASKS_SHOWN_MAX),
+    }
+
+
+def _asked_document(asked: Asked) -> dict[str, Any]:
+    return {
+        "width": asked.width,
+        "when": str(asked.when),
+        "cause": asked.cause,
+        "at": iso(asked.at),
+        "deadline_at": iso(asked.deadline_at),
+        "room_for": asked.room_for,
+        "stop_after_epoch": asked.stop_after_epoch,
     }
 
 

@@ -22,12 +22,15 @@ def find_job(store: Store, ref: str) -> JobRecord:
     return named[0]
 
 
-def find_one(store: Store, ref: str, *, ended: bool) -> JobRecord:
-    """For changing: a name must leave no doubt. Among jobs of one name only those count that it can apply to."""
+def find_one(store: Store, ref: str, *, ended: bool | None) -> JobRecord:
+    """For changing: a name must leave no doubt. Among jobs of one name only those count that it can apply to.
+
+    `ended` None: to all of them.
+    """
     if ID.fullmatch(ref):
         return store.job(int(ref))
     named = store.jobs_named(ref)
-    fitting = [job for job in named if job.state.has_ended == ended]
+    fitting = [job for job in named if ended is None or job.state.has_ended == ended]
     if len(fitting) > 1:
         ids = ", ".join(str(job.id) for job in fitting[:IDS_SHOWN_MAX]) + (
             ", …" if len(fitting) > IDS_SHOWN_MAX else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -39,7 +40,7 @@ def jobs_router(services: Services) -> APIRouter:
 
         With an `Idempotency-Key` a repeated request answers with the jobs of the first one.
         """
-        specs = _read(body)
+        specs = _read(body, lambda ref: find_job(store, ref).id)
         if body.dry_run:
             return Json({"specs": [spec.to_document() for spec in specs]}, 200)
         new = [NewJob(spec, services.owner, body.env) for spec in specs]
@@ -94,14 +95,14 @@ def _digest(body: Submission) -> str:
     return hashlib.sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
-def _read(body: Submission) -> list[JobSpec]:
+def _read(body: Submission, find: Callable[[str], int]) -> list[JobSpec]:
     if not body.workdir.startswith("/"):
         raise Rejected(f"workdir {body.workdir!r} is not an absolute path; send the caller's folder in full")
     if len(system_bytes(body.workdir, "workdir")) > PATH_BYTES_MAX:
         raise Rejected(f"workdir is longer than {PATH_BYTES_MAX} bytes, more than the system can use; shorten it")
     for name, text in body.env.items():
         system_bytes(f"{name}={text}", f"env: the variable {name!r}")
-    context = Context(workdir=body.workdir, umask=body.umask)
+    context = Context(workdir=body.workdir, umask=body.umask, find_job=find)
     if isinstance(body.manifest, str):
         return read_manifests(body.manifest, context)
     return [read_document(body.manifest, context)]

@@ -14,11 +14,14 @@ from typing import Any
 from fastapi import HTTPException
 
 from swell.api.services import Services
+from swell.controller.reporting import TOKEN_PREFIX, read_token
 
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
 WORKER_BODY_BYTES_MAX = 64 * 1024 * 1024  # a report of a million tasks' ends
+REPORT_BYTES_MAX = 64 * 1024  # 200 epochs and 50 metrics
 OPEN_PATHS = ("/api/v1/health",)
 WORKER_PATHS = "/api/v1/workers/"
+JOB_PATHS = "/api/v1/attempts/"
 
 Scope = dict[str, Any]
 
@@ -39,7 +42,7 @@ class Guard:
         if refusal is not None:
             await _answer(send, *refusal)
             return
-        limit = WORKER_BODY_BYTES_MAX if scope["path"].startswith(WORKER_PATHS) else BODY_BYTES_MAX
+        limit = _body_limit(scope["path"])
         if int(headers.get(b"content-length", "0") or 0) > limit:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
@@ -62,6 +65,8 @@ class Guard:
 
     def _token_refusal(self, path: str, authorization: str) -> tuple[int, str, str] | None:
         scheme, _, token = authorization.partition(" ")
+        if path.startswith(JOB_PATHS):
+            return self._job_refusal(path, token if scheme.lower() == "bearer" else "")
         is_worker = path.startswith(WORKER_PATHS)
         wanted, other = self._services.token, self._services.worker_token
         if is_worker:
@@ -76,6 +81,8 @@ class Guard:
             return None
         if hmac.compare_digest(token.encode(), other.encode()):
             return 403, "Denied", "this token is not for that: workers' and users' tokens are kept apart"
+        if token.startswith(TOKEN_PREFIX + "."):
+            return 403, "Denied", "this token is a job's: it can report on its own attempt, and nothing else"
         return (
             401,
             "Denied",
@@ -84,6 +91,28 @@ class Guard:
                 "read the token file again, or check --state"
             ),
         )
+
+    def _job_refusal(self, path: str, token: str) -> tuple[int, str, str] | None:
+        if not token:
+            return 401, "Denied", "a job's token is needed: send 'Authorization: Bearer $SWELL_TOKEN'"
+        if token in (self._services.token, self._services.worker_token):
+            return 403, "Denied", "this token is not for that: only a job reports on its attempts"
+        attempt = read_token(self._services.job_secret, token, self._services.now())
+        if attempt is None:
+            return (
+                401,
+                "Denied",
+                "the token is not one of this server's jobs, or has expired; send $SWELL_TOKEN as it is",
+            )
+        if path.removeprefix(JOB_PATHS).partition("/")[0] != str(attempt):
+            return 403, "Denied", f"this token is for attempt {attempt} and no other"
+        return None
+
+
+def _body_limit(path: str) -> int:
+    if path.startswith(JOB_PATHS):
+        return REPORT_BYTES_MAX
+    return WORKER_BODY_BYTES_MAX if path.startswith(WORKER_PATHS) else BODY_BYTES_MAX
 
 
 class _Bounded:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from swell.api.bell import Bell
 from swell.controller import Controller
 from swell.engines.workers import WorkersEngine
-from swell.store import Store
+from swell.store import JobRecord, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,12 @@ class Services:
     owner: str  #: who this private server belongs to
     token: str
     worker_token: str
+    job_secret: str  #: what the tokens of jobs are made with
+    checkpoints: Callable[[JobRecord], str]  #: a job's folder for them
     hosts: frozenset[str]  #: what a Host header may say
     server_id: str  #: new for every process; workers repeat themselves to a new one
     stop: Callable[[], None]
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
+    control: Bell = field(default_factory=Bell)
     now: Callable[[], float] = time.time

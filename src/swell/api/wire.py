@@ -73,6 +73,7 @@ class TasksOut(BaseModel):
 class ProgressOut(BaseModel):
     epochs_done: float | None
     epochs_total: float | None
+    expected_end_at: str | None = Field(description="were nothing to change")
 
 
 class JobOut(BaseModel):
@@ -88,7 +89,10 @@ class JobOut(BaseModel):
     tasks: TasksOut
     progress: ProgressOut
     attempts: int
-    lost_gpu_seconds: float | None
+    resizes: int
+    preemptions: int
+    failures: int = Field(description="of its own; preemptions do not count")
+    lost_gpu_seconds: float = Field(description="work done after the last checkpoint that had to be done again")
     submitted_at: str
     started_at: str | None
     ended_at: str | None

@@ -32,7 +32,8 @@ class Follower:
         self._client = client
         self._job = job
         self._said = ""
-        self._copiers: list[threading.Thread] | None = None  #: None: nothing to copy yet
+        self._copiers: list[threading.Thread] = []
+        self._copied = 0  #: attempts whose output is shown, or being shown
 
     def until_ended(self) -> None:
         """Then say how, if that was not well."""
@@ -40,15 +41,31 @@ class Follower:
         self._let_pass()
         while not job.has_ended:
             self._say_why_it_waits()
-            if job.state not in ("queued", "held") and self._copiers is None:
-                self._copiers = _copiers(self._client, job)
+            self._copy_new_attempts()
             _show_progress(job)
             self._wait_for_change()
-        if self._copiers is None:
-            self._copiers = _copiers(self._client, job)
+        self._copy_new_attempts()
         for copier in self._copiers:
             copier.join()
         _show_end(job)
+
+    def _copy_new_attempts(self) -> None:
+        """Each life of the job has its own output; they are shown one after the other."""
+        if self._job.document["attempts"] == self._copied:
+            return
+        document = self._client.show(self._job.id)
+        if document["spec"]["array"] is not None:
+            if not self._copied:
+                _point_to_tasks(self._job)
+            self._copied = len(document["attempts"])
+            return
+        for attempt in document["attempts"][self._copied :]:
+            for copier in self._copiers:
+                copier.join()
+            if attempt["number"] > 1:
+                say(f"job {self._job.id} goes on as attempt {attempt['number']}, width {attempt['width']}")
+            self._copiers = _copiers(self._client, self._job, attempt)
+            self._copied = attempt["number"]
 
     def _let_pass(self) -> None:
         """The first moments are not worth a line; what lasts longer is."""
@@ -81,28 +98,27 @@ class Follower:
             self._said = text
 
 
-def _copiers(client: Client, job: Job) -> list[threading.Thread]:
-    spec = client.show(job.id)["spec"]
-    if spec["array"] is not None:
-        say(f"job {job.id} has {job.document['tasks']['total']} tasks; see one with: swell logs --rank I {job.id}")
-        return []
-    total = max(1, job.document["tasks"]["total"], job.document["width"] if spec["dimension"] == "tasks" else 1)
-    if job.document["attempts"] == 0:
-        return []
+def _point_to_tasks(job: Job) -> None:
+    say(f"job {job.id} has {job.document['tasks']['total']} tasks; see one with: swell logs --rank I {job.id}")
+
+
+def _copiers(client: Client, job: Job, attempt: dict[str, Any]) -> list[threading.Thread]:
+    total = len(attempt["placements"])
     if total > FOLLOWED_MAX:
         say(f"showing ranks 0 to {FOLLOWED_MAX - 1} of {total}; see others with: swell logs -f --rank R {job.id}")
-    threads = [_copier(client, job.id, rank, prefixed=total > 1) for rank in range(min(total, FOLLOWED_MAX))]
+    ranks = range(min(total, FOLLOWED_MAX))
+    threads = [_copier(client, job.id, attempt["number"], rank, prefixed=total > 1) for rank in ranks]
     for thread in threads:
         thread.start()
     return threads
 
 
-def _copier(client: Client, job: int, rank: int, *, prefixed: bool) -> threading.Thread:
+def _copier(client: Client, job: int, attempt: int, rank: int, *, prefixed: bool) -> threading.Thread:
     def copy() -> None:
         out = sys.stdout.buffer
         line = b""
         try:
-            for piece in Client(client.state).logs(job, rank=rank, follow=True):
+            for piece in Client(client.state).logs(job, rank=rank, attempt=attempt, follow=True):
                 if not prefixed:
                     out.write(piece)
                     out.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,19 +12,19 @@ import click
 from swell.cli.options import job_argument, with_client
 
 if TYPE_CHECKING:
-    from swell.client import Client
+    from swell.client import Client, Job
 
 TAIL_BYTES_PER_LINE = 400  # a first guess; --tail reads that much per line from the end, and more if need be
 
 
 @click.command("logs")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the task has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
     "--rank",
     type=click.IntRange(0),
     help="Which task: a gang's rank, an array's index.  [default: the first]",
 )
-@click.option("--attempt", type=click.IntRange(1), help="Which life of the job.  [default: the last]")
+@click.option("--attempt", type=click.IntRange(1), help="Which life of the job.  [default: all, one after the other]")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
 @click.option("--since", metavar="TIME", help="Only what was written in the last 10m, 2h, …")
 @job_argument()
@@ -57,10 +58,47 @@ def command(
         out.flush()
         if not follow:
             return 0
-    for piece in client.logs(job, **which, offset=offset, since=None if tail is not None else moment, follow=follow):
-        out.write(piece)
-        out.flush()
+    found = client.job(job)
+    lives = _lives(client, found, attempt, is_tail=tail is not None)
+    for life in lives if lives is not None else _growing(found, follow=follow):
+        which = {"rank": rank, "attempt": life}
+        since_then = None if tail is not None else moment
+        _copy(client, found.id, which, out, offset=offset, since=since_then, follow=follow)
+        offset = 0
     return 0
+
+
+def _lives(client: Client, job: Job, attempt: int | None, *, is_tail: bool) -> list[int | None] | None:
+    """The attempts to show; None: all of them, and those still to come. An array's task is in one of them."""
+    if attempt is not None or is_tail:
+        return [attempt]
+    is_array = job.document["width_max"] and client.show(job.id)["spec"]["array"] is not None
+    return [None] if is_array else None
+
+
+def _growing(job: Job, *, follow: bool) -> Iterator[int]:
+    """One attempt after the other, for as long as there may be another."""
+    life = 1
+    while True:
+        while life > job.document["attempts"]:
+            if job.has_ended or not follow:
+                return
+            job.refresh(wait_s=25)
+        yield life
+        life += 1
+        job.refresh()
+
+
+def _copy(client: Client, job: int, which: dict[str, Any], out: Any, **how: Any) -> None:
+    from swell.errors import NotFound
+
+    try:
+        for piece in client.logs(job, **which, **how):
+            out.write(piece)
+            out.flush()
+    except NotFound:
+        if which["attempt"] is None or which["attempt"] == 1:
+            raise  # a later attempt may be narrower and not have this rank
 
 
 def _tail(client: Client, job: str, which: dict[str, Any], since: float | None, lines: int) -> tuple[bytes, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from swell.client import Client
+    from swell.client import Client, Job
 
 OUTPUTS = click.Choice(["table", "wide", "json", "yaml"])
 
@@ -40,6 +40,18 @@ def client_for(state: str | None) -> Client:
     from swell.state import StateFolder
 
     return Client(StateFolder.locate(state))
+
+
+def change_each(client: Client, refs: tuple[str, ...], change: Callable[[str], Job], said: Callable[[Job], str]) -> int:
+    """Change one after the other, all of which must exist before any is touched, and say what became of each."""
+    from swell.cli.printing import say
+
+    for ref in refs:
+        client.job(ref)
+    for ref in refs:
+        job = change(ref)
+        say(f"job {job.id} ({job.name}) {said(job)}")
+    return 0
 
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

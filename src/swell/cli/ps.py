@@ -82,7 +82,7 @@ def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     from swell.cli.printing import duration, moment, ran_for, why_text
 
     now = time.time()
-    header = ["ID", "NAME", "STATE", "PRIO", "WIDTH", "TASKS", "AGE", "RAN", "REASON"]
+    header = ["ID", "NAME", "STATE", "PRIO", "WIDTH", "TASKS", "EPOCHS", "LEFT", "AGE", "RAN", "REASON"]
     rows = [
         [
             str(job["id"]),
@@ -91,6 +91,8 @@ def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
             str(job["priority"]),
             _width(job),
             _tasks(job["tasks"]),
+            _epochs(job["progress"]),
+            _left(job, now),
             duration(now - (moment(job["submitted_at"]) or now)),
             ran_for(job),
             why_text(job),
@@ -107,16 +109,32 @@ def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
             job["user"],
             ",".join(job["nodes"]) or "-",
             "-" if job["exit_code"] is None else str(job["exit_code"]),
+            f"{job['resizes']}/{job['preemptions']}",
+            f"{job['lost_gpu_seconds']:.0f}",
         ]
         for job in jobs
     ]
     wide = [[*row[:-1], *more, row[-1]] for row, more in zip(rows, extra, strict=True)]
-    return [*header[:-1], "USER", "NODES", "EXIT", header[-1]], wide
+    return [*header[:-1], "USER", "NODES", "EXIT", "RESIZED/PREEMPTED", "LOST", header[-1]], wide
 
 
 def _width(job: dict[str, Any]) -> str:
     low, high = job["width_min"], job["width_max"]
     return f"{job['width']}/{low}" if low == high else f"{job['width']}/{low}..{high}"
+
+
+def _epochs(progress: dict[str, Any]) -> str:
+    done, total = progress["epochs_done"], progress["epochs_total"]
+    if done is None:
+        return "-"
+    return f"{done:g}" if total is None else f"{done:g}/{total:g}"
+
+
+def _left(job: dict[str, Any], now: float) -> str:
+    from swell.cli.printing import duration, moment
+
+    ends_at = moment(job["progress"]["expected_end_at"])
+    return "-" if ends_at is None or job["state"] != "running" else duration(ends_at - now)
 
 
 def _tasks(tasks: dict[str, int]) -> str:

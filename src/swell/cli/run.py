@@ -27,6 +27,20 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.option("--priority", metavar="P", help="Higher goes first.  [default: 0]")
 @click.option("--time", metavar="TIME", help="Limit, as in 90s, 30m or 2h; a job with one may be fitted in earlier.")
 @click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL when it is stopped.  [default: 30s]")
+@click.option("--epochs", metavar="N", help="How many epochs it trains; it may say so itself.")
+@click.option("--hours", metavar="H", help="Your guess of its run time, until it has measured an epoch.")
+@click.option(
+    "--resize",
+    metavar="WHEN",
+    help="How a running job changes its width: at-checkpoint (where it reports them), immediate (it resumes by "
+    "itself) or never.  [default: at-checkpoint]",
+)
+@click.option("--retries", metavar="N", help="Start it again after a failure, so often; preemptions do not count.")
+@click.option("--after", metavar="JOB[:end]", multiple=True, help="Start when that one has succeeded; :end: has ended.")
+@click.option("--notify", metavar="CMD|URL", help="Run or POST to this when it has ended.")
+@click.option("--notify-on", metavar="WHEN", help="end, or only error.  [default: end]")
+@click.option("--tensorboard", metavar="DIR", help="TensorBoard on this folder for as long as it runs.")
+@click.option("--checkpoints", metavar="DIR", help="Where it keeps its checkpoints.  [default: in the state folder]")
 @click.option(
     "--env", metavar="K=V", multiple=True, help="A variable for it, beside your environment, which it has anyway."
 )
@@ -42,6 +56,7 @@ def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[s
     swell run --gpus 2 --time 2h -- python train.py
     swell run --tasks 2 -- python ddp.py          two ranks, started together
     swell run --array 0-99%8 -- ./case.sh         reads JOB_COMPLETION_INDEX
+    swell run --gpus 1..4 --epochs 20 -- python train.py     grows and shrinks at its checkpoints
 
     It runs in this folder with this environment. Ctrl-C asks what to do; without a terminal it cancels.
     A failure of Swell itself exits with 125.

@@ -46,14 +46,18 @@ def _print(job: dict[str, Any]) -> None:
         "folder": spec["workdir"],
         "asks for": _asks(spec, role),
         "tasks": "{succeeded} succeeded, {failed} failed, {running} running of {total}".format(**job["tasks"]),
+        **_training(job),
         "submitted": job["submitted_at"],
         "started": job["started_at"] or "-",
         "ended": job["ended_at"] or "-",
     }
     for name, text in lines.items():
-        print(f"{name + ':':<11}{text}")
+        print(f"{name + ':':<12}{text}")
+    _print_profile(job["training"])
     for attempt in job["attempts"]:
         print(f"\nattempt {attempt['number']}: width {attempt['width']}, {attempt['outcome'] or 'not ended'}")
+        if attempt["asked"]:
+            print(f"  asked to give room back: {attempt['asked']['cause']}")
         for line in _failed_tasks(attempt) if spec["array"] else _places(attempt):
             print(f"  {line}")
     print()
@@ -61,6 +65,51 @@ def _print(job: dict[str, Any]) -> None:
         [event["at"], event["kind"], event["actor"], event_detail(event)] for event in job["events"][-EVENTS_SHOWN:]
     ]
     print_table(["AT", "EVENT", "BY", "DETAIL"], rows)
+
+
+def _training(job: dict[str, Any]) -> dict[str, str]:
+    """What it has said of itself; nothing when it has said nothing."""
+    training, progress = job["training"], job["progress"]
+    if training is None:
+        return {}
+    total = "?" if progress["epochs_total"] is None else f"{progress['epochs_total']:g}"
+    lines = {"epochs": f"{progress['epochs_done']:g} of {total}"}
+    if progress["expected_end_at"] and job["state"] == "running":
+        lines["epochs"] += f"; done at about {progress['expected_end_at'][:19]}Z"
+    checkpoint = training["checkpoint"]
+    if checkpoint is not None:
+        where = checkpoint["path"] or "where the job keeps it"
+        lines["checkpoint"] = f"{checkpoint['epochs_done']:g} epochs, {where}, {checkpoint['at'][:19]}Z"
+    if training["metrics"]:
+        lines["metrics"] = ", ".join(f"{name} {value:.6g}" for name, value in training["metrics"].items())
+    cost = "" if training["restart_s"] is None else f"; a restart takes {training['restart_s']:.1f} s"
+    counted = f"{job['resizes']} resizes, {job['preemptions']} preemptions, {job['failures']} failures"
+    lines["changes"] = f"{counted}; {job['lost_gpu_seconds']:g} GPU-seconds lost{cost}"
+    return lines
+
+
+def _print_profile(training: dict[str, Any] | None) -> None:
+    from swell.cli.printing import print_table
+
+    if training is None or not training["profile"]:
+        return
+    rows = [
+        [
+            str(one["width"]),
+            str(one["nodes"]),
+            str(one["epochs"]),
+            _or_dash(one["epoch_s"], ".2f"),
+            _or_dash(None if one["step_s"] is None else 1000 * one["step_s"], ".2f"),
+            _or_dash(one["memory_mib"], ".0f"),
+        ]
+        for one in training["profile"]
+    ]
+    print("\nprofile")
+    print_table(["WIDTH", "NODES", "EPOCHS", "EPOCH S", "STEP MS", "MEMORY MIB"], rows)
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 def _asks(spec: dict[str, Any], role: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
     from swell.errors import Rejected, SwellError
     from swell.state import StateFolder
 
-    texts = {name: _read(name) for name in files}
+    texts = {name: read_manifest(name) for name in files}
     folder = StateFolder.locate(state)
     if ensure_server(folder):
         say(f"started a server for {folder} (log: {folder.server_log}; stop it with: swell down)")
@@ -75,7 +75,7 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
     return next((code for code in codes if code), 0)
 
 
-def _read(name: str) -> str:
+def read_manifest(name: str) -> str:
     from swell.errors import Rejected, TooLarge
 
     if name == "-":

@@ -76,6 +76,15 @@ class Client:
         priority: int | None = None,
         time: str | float | None = None,
         grace: str | float | None = None,
+        epochs: int | None = None,
+        hours: float | str | None = None,
+        resize: str | None = None,
+        retries: int | None = None,
+        after: Sequence[str | int] = (),
+        notify: str | Sequence[str] | None = None,
+        notify_on: str | None = None,
+        tensorboard: str | os.PathLike[str] | None = None,
+        checkpoints: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
     ) -> Job:
@@ -94,6 +103,15 @@ class Client:
             "priority": priority,
             "time": time,
             "grace": grace,
+            "epochs": epochs,
+            "hours": hours,
+            "resize": resize,
+            "retries": retries,
+            "after": [str(job) for job in after] or None,
+            "notify": notify if notify is None or isinstance(notify, str) else list(notify),
+            "notifyOn": notify_on,
+            "tensorboard": None if tensorboard is None else os.fspath(tensorboard),
+            "checkpoints": None if checkpoints is None else os.fspath(checkpoints),
             "env": dict(env) if env else None,
             "workdir": os.fspath(workdir) if workdir is not None else None,
         }
@@ -158,6 +176,26 @@ class Client:
         """Every job that has not ended."""
         body = {"all": True, "grace_s": grace_s}
         return [Job(self, found) for found in self.connection.json("POST", path("jobs", "cancel"), body)["jobs"]]
+
+    def hold(self, ref: str | int) -> Job:
+        """It waits until it is released; a running one gives its room back at its next checkpoint."""
+        return Job(self, self.connection.json("POST", job_path(ref, "hold"), {}))
+
+    def release(self, ref: str | int) -> Job:
+        return Job(self, self.connection.json("POST", job_path(ref, "release"), {}))
+
+    def requeue(self, ref: str | int, *, now: bool = False) -> Job:
+        """Start it again, from its last checkpoint when it has one."""
+        return Job(self, self.connection.json("POST", job_path(ref, "requeue"), {"now": now}))
+
+    def scale(self, ref: str | int, width: int | None, *, now: bool = False) -> Job:
+        """Give it this width as soon as there is room; None: what the planner thinks best."""
+        return Job(self, self.connection.json("POST", job_path(ref, "scale"), {"width": width, "now": now}))
+
+    def server(self) -> dict[str, Any]:
+        """Which server it is, how many jobs it knows by state, and how much work was lost so far."""
+        found: dict[str, Any] = self.connection.json("GET", path("server"))
+        return found
 
     def delete(self, ref: str | int) -> None:
         self.connection.json("DELETE", job_path(ref))

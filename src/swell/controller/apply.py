@@ -6,19 +6,25 @@ Nothing here writes "running": it asks, and the next look at the world says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from swell.controller.observe import Effect, Forget, Stop
+from swell.controller.observe import Effect, Forget
+from swell.controller.reporting import Reporting
 from swell.controller.world import LiveJob, World, with_slots
+from swell.controller.yielding import Stop, ask
 from swell.engines import Engine
-from swell.model.job import AttemptId, JobState
-from swell.model.launch import Lane, Launch
-from swell.model.plan import Plan, SetSlots, Slot, Start
+from swell.model.job import AttemptId, Dimension, JobSpec, JobState
+from swell.model.launch import Lane, Launch, LaunchRole
+from swell.model.plan import Plan, Preempt, Resize, SetSlots, Slot, Start
 from swell.model.quantity import IndexSet
 from swell.model.reason import Code
+from swell.model.training import Resume
 from swell.store import AttemptRecord, Changes, EventRecord, JobRecord
+
+NUM_PROCESSES = re.compile(r"--num_processes=\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,15 @@ class Begin:
     done: frozenset[int] = frozenset()  #: an array's indices that earlier attempts have ended
 
 
-def enact(world: World, plan: Plan, changes: Changes, now: float) -> list[Begin]:
+def enact(world: World, plan: Plan, changes: Changes, now: float) -> tuple[list[Begin], list[Stop]]:
     """What the plan changes; a plan that changes nothing writes nothing."""
-    begins = []
+    begins: list[Begin] = []
+    stops: list[Stop] = []
     for action in plan.actions:
         job = world.jobs[action.job]
+        if isinstance(action, Resize | Preempt):
+            stops += _ask(world, job, action, changes, now)
+            continue
         if isinstance(action, Start):
             _start(job, action, changes, now)
         else:
@@ -45,7 +55,31 @@ def enact(world: World, plan: Plan, changes: Changes, now: float) -> list[Begin]
         if job.reason is not verdict.code:
             job.reason, job.evidence = verdict.code, {}
             changes.set_job(job_id, reason_code=str(verdict.code), reason_evidence={})
-    return begins
+    return begins, stops
+
+
+def _ask(world: World, job: LiveJob, action: Resize | Preempt, changes: Changes, now: float) -> list[Stop]:
+    width = action.width if isinstance(action, Resize) else 0
+    assert job.attempt is not None
+    if isinstance(action, Preempt):
+        cause = f"preempted by job {action.room_for}"
+    elif width > job.attempt.width:
+        cause = f"grows from {job.attempt.width} to {width}"
+    elif action.room_for is not None:
+        cause = f"shrinks from {job.attempt.width} to {width} for job {action.room_for}"
+    else:
+        cause = f"shrinks from {job.attempt.width} to {width}, of more use elsewhere"
+    return ask(
+        world,
+        job,
+        changes,
+        now,
+        width=width,
+        when=action.when,
+        cause=cause,
+        deadline_s=action.deadline_s,
+        room_for=action.room_for,
+    )
 
 
 def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
@@ -55,6 +89,7 @@ def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
         job.tasks_total = len(start.slots)  # a gang that is elastic in tasks has as many as it was given
     job.nodes = tuple(dict.fromkeys(slot.node for slot in start.slots))
     job.state, job.reason, job.evidence = JobState.STARTING, Code.STARTING, {"nodes": ", ".join(job.nodes)}
+    job.reserved_until = None
     job.set_attempt(
         AttemptRecord(
             job_id=job.id,
@@ -67,12 +102,20 @@ def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
             ended_at=None,
             outcome=None,
             placements=[_placement(slot) for slot in start.slots],
+            resume=_resume(job),
         ),
         changes,
     )
     job.write(changes)
     detail = {"attempt": job.attempts, "width": start.width, "nodes": list(job.nodes)}
     changes.events.append(EventRecord("Started", job.id, detail=detail))
+
+
+def _resume(job: LiveJob) -> Resume:
+    checkpoint = None if job.training is None else job.training.checkpoint
+    if checkpoint is None:
+        return Resume(used_s=job.used_s)
+    return Resume(checkpoint.epochs_done, checkpoint.path, job.used_s)
 
 
 def _placement(slot: Slot) -> dict[str, Any]:
@@ -99,16 +142,30 @@ def carry_out(engine: Engine, effects: Iterable[Effect], generation: int) -> Non
             engine.forget(effect.attempt)
 
 
-def begin(engine: Engine, begins: Iterable[Begin], generation: int, read: Callable[[int], JobRecord]) -> None:
+def begin(
+    engine: Engine,
+    begins: Iterable[Begin],
+    generation: int,
+    read: Callable[[int], JobRecord],
+    reporting: Reporting,
+) -> None:
     for one in begins:
-        engine.start(launches(read(one.attempt.job_id), one.attempt, generation, one.done))
+        engine.start(launches(read(one.attempt.job_id), one.attempt, generation, reporting, one.done))
 
 
 def launches(
-    job: JobRecord, attempt: AttemptRecord, generation: int, done: frozenset[int] = frozenset()
+    job: JobRecord,
+    attempt: AttemptRecord,
+    generation: int,
+    reporting: Reporting,
+    done: frozenset[int] = frozenset(),
 ) -> tuple[Launch, ...]:
     """One launch per node, the same for the same attempt whenever it is made."""
     spec = job.spec
+    roles = tuple(_role(spec, role.command, role.env, attempt.width) for role in spec.roles)
+    own = () if spec.array is not None else reporting.variables(spec, attempt)
+    of_rank = _roles_by_rank(spec, attempt.width)
+    limit_s = None if spec.time_limit_s is None else max(1.0, spec.time_limit_s - attempt.resume.used_s)
     nodes = tuple(dict.fromkeys(str(place["node"]) for place in attempt.placements))
     # Every place it ever had counts for the gang's size; an array's tasks stand alone.
     world_size = len(attempt.placements) if spec.array is None else 1
@@ -119,25 +176,45 @@ def launches(
             generation=generation,
             revision=attempt.revision,
             name=job.name,
-            command=spec.roles[0].command,
+            roles=roles,
             workdir=spec.workdir,
             umask=spec.umask,
             environment=job.environment,
             env=spec.env,
-            lanes=tuple(_lane(slot) for slot in attempt.slots if slot.node == node and not slot.is_draining),
+            own=own,
+            lanes=tuple(
+                Lane(slot.number, slot.devices, of_rank[slot.number] if of_rank else 0)
+                for slot in attempt.slots
+                if slot.node == node and not slot.is_draining
+            ),
             indices=str(_without(spec.array.indices, done)) if spec.array else _ranks(attempt.slots, node),
             is_array=spec.array is not None,
             world_size=world_size if spec.array is None else len(spec.array.indices),
             nodes=nodes,
-            time_limit_s=spec.time_limit_s,
+            time_limit_s=limit_s,
             grace_s=spec.grace_s,
+            tensorboard=spec.tensorboard if node == nodes[0] else None,
         )
         for node in nodes
     )
 
 
-def _lane(slot: Slot) -> Lane:
-    return Lane(slot.number, slot.devices)
+def _roles_by_rank(spec: JobSpec, width: int) -> list[int]:
+    """Which role each rank has; empty: all have the first."""
+    if len(spec.roles) == 1:
+        return []
+    counts = [role.count for role in spec.roles]
+    if spec.dimension is Dimension.TASKS:
+        counts[0] = width
+    return [number for number, count in enumerate(counts) for _ in range(count)]
+
+
+def _role(spec: JobSpec, command: tuple[str, ...], env: tuple[tuple[str, str], ...], width: int) -> LaunchRole:
+    """Manifests of genai's manager follow the width: a variable NGPU, and `--num_processes=` in the command."""
+    if not spec.rewrites_width:
+        return LaunchRole(command, env)
+    told = tuple((name, str(width) if name == "NGPU" else text) for name, text in env)
+    return LaunchRole(tuple(NUM_PROCESSES.sub(f"--num_processes={width}", word) for word in command), told)
 
 
 def _without(indices: IndexSet, done: frozenset[int]) -> IndexSet:

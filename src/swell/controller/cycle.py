@@ -10,19 +10,26 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from swell.controller.apply import Begin, begin, carry_out, done_before, enact
 from swell.controller.clock import Clock
-from swell.controller.observe import Effect, Stop, fold
-from swell.controller.world import World
+from swell.controller.intents import Intent, Turn, hold, release, report, requeue, scale
+from swell.controller.observe import Effect, fold
+from swell.controller.reporting import Reporting
+from swell.controller.training import control_of
+from swell.controller.world import LiveJob, World
+from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
-from swell.errors import Conflict, SwellError
+from swell.errors import Conflict, NotFound, SwellError, Unavailable
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import Observation
 from swell.model.plan import Plan, Snapshot
 from swell.model.reason import Code, Reason
+from swell.model.training import Control, Report
 from swell.planner import BrokenPlan, check_plan, explain, make_plan
 from swell.planner.explain import explain_record, is_waiting_code
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
@@ -31,6 +38,9 @@ TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for
 SPACING = 3.0  # at most a quarter of one core goes into planning
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 FORGET_PER_CYCLE_MAX = 200  # old jobs removed at once; keeps one transaction short
+ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +48,26 @@ log = logging.getLogger(__name__)
 class Controller:
     """The loop, and the few intents that go through it."""
 
-    def __init__(self, store: Store, engine: Engine, clock: Clock, *, keep_s: float | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        clock: Clock,
+        *,
+        keep_s: float | None,
+        reporting: Reporting,
+        notify: Callable[[JobRecord], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
         self._keep_s = keep_s  #: None: history is kept for ever
+        self._reporting = reporting
+        self._notify = notify  #: tell whoever wants to know that it has ended; must not block
+        self._intents: list[tuple[Intent[Any], Future[Any]]] = []
+        self._arrivals: deque[float] = deque(maxlen=ARRIVALS_KEPT)
+        self._controls: dict[AttemptId, Control] = {}
+        self.on_control: Callable[[], None] = lambda: None  #: long polls of jobs should look
         self._world = World()
         self._unrecorded: list[Observation] = []
         self._generation = 0
@@ -67,7 +92,13 @@ class Controller:
     def _accepted(self, future: Future[list[JobRecord]]) -> None:
         if future.exception() is None:
             records = [record for record in future.result() if record.state is JobState.QUEUED]
-            self._tell(lambda world: [world.add(record) for record in records if record.id not in world.jobs])
+            self._tell(lambda world: self._arrive(world, records))
+
+    def _arrive(self, world: World, records: Sequence[JobRecord]) -> None:
+        for record in records:
+            if record.id not in world.jobs:
+                self._arrivals.append(record.submitted_at)
+                self._follow(world, world.add(record))
 
     def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None) -> Future[None]:
         """All of them before the next plan: what one gives back must not start another that is to end too."""
@@ -79,6 +110,47 @@ class Controller:
                 world.asked.add(job)
 
         future.add_done_callback(lambda done: None if done.exception() else self._tell(asked))
+        return future
+
+    def hold(self, job: JobId, *, by: str) -> Future[None]:
+        """It waits until somebody releases it; a running one gives its room back at its next checkpoint."""
+        return self._intend(hold(job, by))
+
+    def release(self, job: JobId, *, by: str) -> Future[None]:
+        return self._intend(release(job, by))
+
+    def requeue(self, job: JobId, *, by: str, is_now: bool) -> Future[None]:
+        """Start it again: from its last checkpoint when it has one."""
+        return self._intend(requeue(job, by, is_now=is_now, read=self._store.job))
+
+    def scale(self, job: JobId, width: int | None, *, by: str, is_now: bool) -> Future[None]:
+        """Give it this width as soon as there is room; None: what the planner thinks best again."""
+        return self._intend(scale(job, width, by, is_now=is_now))
+
+    def report(self, told: Report) -> Future[None]:
+        """What a job says of itself. Done when it is on disk."""
+        return self._intend(report(told))
+
+    def control(self, attempt: AttemptId) -> Control:
+        """What a job is asked to do; as of the last cycle."""
+        return self._controls.get(attempt, Control())
+
+    def has_begun(self, attempt: AttemptId, rank: int, epochs: int) -> None:
+        """A rank that does not report says where it is; only to agree on where to stop."""
+
+        def note(world: World) -> None:
+            job = world.jobs.get(attempt.job)
+            if job is not None and job.attempts == attempt.number:
+                job.begun[rank] = max(epochs, job.begun.get(rank, 0))
+
+        self._tell(note, is_urgent=False)
+
+    def _intend(self, intent: Intent[T]) -> Future[T]:
+        """Carried out by the loop, in its next cycle; done when that is on disk."""
+        future: Future[T] = Future()
+        with self._mutex:
+            self._intents.append((intent, future))
+        self._wake.set()
         return future
 
     def delete(self, jobs: Sequence[JobRecord], *, by: str) -> Future[None]:
@@ -107,6 +179,9 @@ class Controller:
             )
         return explain(snapshot, view, plan.verdicts[job.id])
 
+    def checkpoint_folder(self, job: JobRecord) -> str:
+        return self._reporting.folder(job.id, job.spec.checkpoints)
+
     @property
     def snapshot(self) -> Snapshot:
         return self._latest[0]
@@ -115,10 +190,11 @@ class Controller:
         """Something may have changed."""
         self._wake.set()
 
-    def _tell(self, message: Callable[[World], object]) -> None:
+    def _tell(self, message: Callable[[World], object], *, is_urgent: bool = True) -> None:
         with self._mutex:
             self._inbox.append(message)
-        self._wake.set()
+        if is_urgent:
+            self._wake.set()
 
     # -- the loop --------------------------------------------------------------------------------------------
 
@@ -141,7 +217,7 @@ class Controller:
     def _run(self) -> None:
         pause = 0.0
         while not self._is_closing:
-            self._wake.wait(TIMER_S)
+            self._wake.wait(self._patience())
             self._wake.clear()
             began = self._clock.busy()
             try:
@@ -157,26 +233,71 @@ class Controller:
                 self._wake.set()
             self._rest(pause)
 
+    def _patience(self) -> float:
+        """Until something is due, at most."""
+        due = [at for job in self._world.timed if (at := self._due(job)) is not None]
+        return max(0.0, min([TIMER_S, *(at - self._clock.now() for at in due)]))
+
+    def _due(self, job: JobId) -> float | None:
+        found = self._world.jobs.get(job)
+        return None if found is None else next_due(found)
+
     def _rest(self, pause: float) -> None:
         if not self._is_closing and pause > 0:
             threading.Event().wait(pause)
 
     def cycle(self) -> None:
         """observe → plan → check → record → apply. Whatever goes wrong, the store is the truth."""
+        intents = self._take_intents()
+        try:
+            results = self._cycle([intent for intent, _ in intents])
+        except BaseException as error:
+            problem = error if isinstance(error, SwellError) else Unavailable("a cycle failed; try again")
+            for _, future in intents:
+                future.set_exception(problem)
+            raise
+        for (_, future), (result, failure) in zip(intents, results, strict=True):
+            if failure is not None:
+                future.set_exception(failure)
+            else:
+                future.set_result(result)
+
+    def _cycle(self, intents: Sequence[Intent[Any]]) -> list[tuple[Any, SwellError | None]]:
         if self._is_stale:
             self._reload()
         self._is_stale = True
         self._take_inbox()
         self._unrecorded.append(self._engine.observe())
-        changes, effects, begins, latest = self._decide()
-        if changes:
-            self._record(changes, effects, begins)
+        turn = Turn(self._world, Changes(), self._clock.now())
+        results, begins, latest = self._decide(turn, intents)
+        if turn.changes:
+            self._record(turn.changes, turn.effects, begins)
         self._unrecorded.clear()
         self._latest = latest
-        carry_out(self._engine, effects, self._generation)
-        begin(self._engine, begins, self._generation, self._store.job)
+        carry_out(self._engine, turn.effects, self._generation)
+        begin(self._engine, begins, self._generation, self._store.job, self._reporting)
         self._is_stale = False
+        self._publish_controls()
+        self._notify_ended(turn.changes)
         self._forget_old()
+        return results
+
+    def _take_intents(self) -> list[tuple[Intent[Any], Future[Any]]]:
+        with self._mutex:
+            intents, self._intents = self._intents, []
+        return intents
+
+    def _publish_controls(self) -> None:
+        asked = [job for job in map(self._world.jobs.get, self._world.timed) if job is not None and job.asked]
+        controls = {job.attempt_id: control_of(job) for job in asked}
+        if controls != self._controls:
+            self._controls = controls
+            self.on_control()
+
+    def _notify_ended(self, changes: Changes) -> None:
+        for job, values in changes.jobs.items():
+            if values.get("notice_due"):
+                self._notify(self._store.job(job))
 
     def _take_inbox(self) -> None:
         with self._mutex:
@@ -184,19 +305,23 @@ class Controller:
         for message in messages:
             message(self._world)
 
-    def _decide(self) -> tuple[Changes, list[Effect], list[Begin], tuple[Snapshot, Plan]]:
-        now = self._clock.now()
-        changes = Changes()
-        effects: list[Effect] = []
+    def _decide(
+        self, turn: Turn, intents: Sequence[Intent[Any]]
+    ) -> tuple[list[tuple[Any, SwellError | None]], list[Begin], tuple[Snapshot, Plan]]:
+        changes, now = turn.changes, turn.now
+        results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
-            effects += fold(self._world, seen, changes, now)
+            turn.effects += fold(self._world, seen, changes, now)
+        turn.effects += see_to_what_is_due(self._world, changes, now)
         self._note_nodes(self._unrecorded[-1], changes)
-        snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views())
+        arrivals = tuple(self._arrivals)
+        snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views(), arrivals)
         plan = _plan_safely(snapshot)
-        begins = enact(self._world, plan, changes, now)
+        begins, stops = enact(self._world, plan, changes, now)
+        turn.effects += stops
         # Reasons are told from how things stand with this plan carried out: what it starts is no longer free.
-        after = Snapshot(now, snapshot.nodes, self._world.views()) if plan.actions else snapshot
-        return changes, effects, begins, (after, plan)
+        after = Snapshot(now, snapshot.nodes, self._world.views(), arrivals) if plan.actions else snapshot
+        return results, begins, (after, plan)
 
     def _note_nodes(self, seen: Observation, changes: Changes) -> None:
         reachable = frozenset(node.id for node in seen.nodes if node.is_reachable)
@@ -217,6 +342,7 @@ class Controller:
     def _reload(self) -> None:
         """The store is the truth: read it again, and tell the engine everything again."""
         world = World()
+        self._arrivals.extend(self._store.arrivals(ARRIVALS_KEPT))
         records = {record.id: record for record in self._store.active()}
         open_attempts = {attempt.job_id: attempt for attempt in self._store.open_attempts()}
         stops: list[Effect] = []
@@ -231,9 +357,29 @@ class Controller:
                 begins.append(Begin(attempt, done_before(job)))
             if job.state is JobState.STOPPING:
                 stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
+        for job in world.jobs.values():
+            self._follow(world, job)
         self._world = world
-        begin(self._engine, begins, self._generation, lambda job: records[job])
+        begin(self._engine, begins, self._generation, lambda job: records[job], self._reporting)
         carry_out(self._engine, stops, self._generation)
+        self._publish_controls()
+        for record in self._store.with_notice_due():
+            self._notify(record)
+
+    def _follow(self, world: World, job: LiveJob) -> None:
+        """Of the jobs it waits for, some may have ended already."""
+        for after in job.after:
+            if after.job in world.jobs:
+                continue
+            try:
+                job.let_follow(after.job, self._store.job(after.job).state)
+            except NotFound:
+                job.let_follow(after.job, JobState.CANCELLED)
+            world.asked.add(job.id)
+
+    def told(self, job: JobId) -> Future[None]:
+        """Whoever wanted to know that it ended has been told."""
+        return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
 
     def _forget_old(self) -> None:
         """History older than the retention goes, with its logs."""
@@ -248,6 +394,13 @@ class Controller:
         if len(old) < FORGET_PER_CYCLE_MAX:
             self._store.forget_events(before).result()
             self._forget_after = before + self._keep_s / 100
+
+
+def _attempt(intent: Intent[Any], turn: Turn) -> tuple[Any, SwellError | None]:
+    try:
+        return intent(turn), None
+    except SwellError as refusal:  # told to whoever asked; nothing was changed
+        return None, refusal
 
 
 def _plan_safely(snapshot: Snapshot) -> Plan:

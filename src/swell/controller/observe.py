@@ -9,7 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from swell.controller.world import LiveJob, World, task_record
-from swell.model.job import AttemptId, JobState
+from swell.controller.yielding import (
+    Stop,
+    ask,
+    come_back,
+    has_yielded,
+    hasten,
+    may_retry,
+    retry_later,
+    stop,
+    survives_restart,
+)
+from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import (
     CAUSE_KEEPER,
     CAUSE_REBOOT,
@@ -26,12 +37,6 @@ HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    attempt: AttemptId
-    grace_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Forget:
     attempt: AttemptId
 
@@ -41,7 +46,7 @@ Effect = Stop | Forget
 
 def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[Effect]:
     """Bring the world up to what was seen and asked."""
-    touched = set(world.asked)
+    touched = world.take_asked()
     for task in seen.tasks:
         if _fold_task(world, task, changes):
             touched.add(task.attempt.job)
@@ -49,9 +54,10 @@ def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[
         if _fold_run(world, run, changes):
             touched.add(run.attempt.job)
     effects: list[Effect] = []
-    for job_id in sorted(touched & world.jobs.keys()):
-        effects += _settle(world, world.jobs[job_id], changes, now)
-    world.asked.clear()
+    while touched:
+        for job_id in sorted(touched & world.jobs.keys()):
+            effects += _settle(world, world.jobs[job_id], changes, now)
+        touched = world.take_asked()  # one that ended lets others follow
     _note_silence(world, seen.silent_s, changes)
     return effects
 
@@ -76,6 +82,8 @@ def _fold_run(world: World, run: RunSeen, changes: Changes) -> bool:
     job = _present(world, run.attempt)
     if job is None or job.attempt is None or run.node in job.finished_on:
         return False
+    if run.tensorboard:
+        job.tensorboard = run.tensorboard
     if run.is_finished:
         job.finished_on.add(run.node)
         return True
@@ -94,30 +102,51 @@ def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Ef
     if job.state in HOLDING and job.attempt is not None:
         if job.finished_on.issuperset(job.nodes):
             return _conclude(world, job, changes, now)
-        return _go_on(job, changes)
+        return _go_on(world, job, changes, now)
     if job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+    elif job.doomed_by is not None:
+        evidence: Evidence = {"after": job.doomed_by[0], "state": job.doomed_by[1]}
+        end(world, job, changes, now, JobState.CANCELLED, Code.DEPENDENCY_FAILED, evidence)
+    elif job.held_by is not None and job.state is JobState.QUEUED:
+        job.state, job.reason, job.evidence, job.reserved_until = JobState.HELD, Code.HELD, {}, None
+        job.write(changes)
+        changes.events.append(EventRecord("Held", job.id, job.held_by))
+    elif job.held_by is None and job.state is JobState.HELD:
+        job.state, job.reason, job.evidence = JobState.QUEUED, Code.NOT_YET_PLANNED, {}
+        job.write(changes)
     return []
 
 
-def _go_on(job: LiveJob, changes: Changes) -> list[Effect]:
+def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
     effects: list[Effect] = []
     if job.state is JobState.STARTING and job.has_begun:
         job.state, job.reason, job.evidence = JobState.RUNNING, None, {}
         assert job.attempt is not None
         job.set_attempt(replace(job.attempt, started_at=job.started_at), changes)
-        changes.events.append(EventRecord("Running", job.id, detail={"attempt": job.attempts}))
+        detail: dict[str, object] = {"attempt": job.attempts, "width": job.attempt.width}
+        detail |= {"tensorboard": job.tensorboard} if job.tensorboard else {}
+        changes.events.append(EventRecord("Running", job.id, detail=detail))
     if job.state is not JobState.STOPPING:
         if job.cancel_by is not None:
-            effects += _stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
+            effects += stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
         elif job.shape.is_array and not job.slots and job.unfinished > job.running:
-            effects += _stop(job, changes, "its room went to jobs before it; the rest of it waits", None)
+            effects += stop(job, changes, "its room went to jobs before it; the rest of it waits", None)
+        elif job.asked is not None and _is_leaving(job):
+            hasten(job, changes, now)
         elif job.failure is not None and not job.shape.is_array:
-            effects += _stop(job, changes, f"task {job.failure.index} failed", None)
+            effects += stop(job, changes, f"task {job.failure.index} failed", None)
+        elif job.held_by is not None:
+            effects += ask(world, job, changes, now, width=0, when=job.mode, cause=f"held by {job.held_by}")
     elif job.cancel_by is not None and _is_more_urgent(job):
-        effects += _stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
+        effects += stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
     job.write(changes)
     return effects
+
+
+def _is_leaving(job: LiveJob) -> bool:
+    """Have some ranks ended as asked, and none in another way?"""
+    return job.succeeded + job.yielded > 0 and job.failed == job.yielded
 
 
 def _is_more_urgent(job: LiveJob) -> bool:
@@ -126,24 +155,24 @@ def _is_more_urgent(job: LiveJob) -> bool:
     return job.evidence.get("cancelled") is None or (asked is not None and isinstance(given, float) and asked < given)
 
 
-def _stop(job: LiveJob, changes: Changes, cause: str, grace_s: float | None) -> list[Effect]:
-    grace = job.grace_s if grace_s is None else grace_s
-    job.state, job.reason = JobState.STOPPING, Code.STOPPING
-    job.evidence = {"cause": cause, "grace_s": grace, "cancelled": job.cancel_by}
-    changes.events.append(EventRecord("Stopping", job.id, detail={"cause": cause, "grace_s": grace}))
-    return [Stop(job.attempt_id, grace)]
-
-
 def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
     """Every process of it is gone and every end is known."""
     attempt = job.attempt_id
-    now = job.last_end or now  # when it ended, not when we heard of it
-    if job.has_only_succeeded:
+    heard_at, now = now, job.last_end or now  # when it ended, not when we heard of it
+    is_yielded = not job.shape.is_array and has_yielded(job)
+    if job.has_only_succeeded and not is_yielded:
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})
     elif job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
     elif job.shape.is_array and job.unfinished > 0:
         _line_up_again(job, changes, now)
+    elif is_yielded:
+        come_back(job, changes, now, "yielded")
+    elif not job.shape.is_array and survives_restart(job):
+        come_back(job, changes, now, "machine-restarted")
+    elif not job.shape.is_array and may_retry(job):
+        retry_later(world, job, heard_at)
+        come_back(job, changes, now, "failed")
     else:
         assert job.failure is not None, f"job {job.id} ended without success and without a failed task"
         end(world, job, changes, now, JobState.FAILED, *_failure(job, job.failure))
@@ -196,7 +225,19 @@ def end(
     changes.set_job(job.id, ended_at=now, exit_code=exit_code, width=0)
     detail = {"state": str(state), "exit_code": exit_code, "reason": None if code is None else str(code)}
     changes.events.append(EventRecord("Ended", job.id, detail=detail))
+    if job.notifies == "end" or (job.notifies == "error" and state is not JobState.SUCCEEDED):
+        changes.set_job(job.id, notice_due=1)
     del world.jobs[job.id]
+    _let_follow(world, job.id, state)
+
+
+def _let_follow(world: World, ended: JobId, state: JobState) -> None:
+    """Those that wait for it may go, or never will."""
+    for follower in world.followers.pop(ended, ()):
+        job = world.jobs.get(follower)
+        if job is not None:
+            job.let_follow(ended, state)
+            world.asked.add(follower)
 
 
 def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) -> None:

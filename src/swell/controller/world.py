@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from swell.model.job import AttemptId, JobId, JobSpec, JobState
+from swell.model.job import EXIT_YIELDED, After, AttemptId, JobId, JobSpec, JobState, ResizeMode
 from swell.model.launch import CAUSE_STOPPED, TaskSeen
 from swell.model.plan import JobView, Shape, Slot
 from swell.model.reason import Code, Evidence
+from swell.model.training import Asked, TrainingRecord
 from swell.store import AttemptRecord, Changes, JobRecord, TaskRecord
 
 
@@ -42,6 +43,28 @@ class LiveJob:
     failure: TaskSeen | None = None  #: the task that tells why it failed
     finished_on: set[str] = field(default_factory=set)  #: nodes that have nothing of it any more
     nodes: tuple[str, ...] = ()
+    mode: ResizeMode = ResizeMode.AT_CHECKPOINT
+    estimate_s: float | None = None  #: None: no guess
+    epochs: int | None = None  #: by its spec; None: only the job itself knows
+    retries: int = 0
+    after: tuple[After, ...] = ()  #: jobs that must end first; those that have are gone from here
+    training: TrainingRecord | None = None  #: None: it has reported nothing
+    lost_gpu_seconds: float = 0.0
+    resizes: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    used_s: float = 0.0  #: of attempts that have ended
+    held_by: str | None = None  #: None: nobody asked that it wait
+    wanted_width: int | None = None  #: None: the planner's choice
+    reserved_until: float | None = None  #: None: no room is being made for it
+    retry_at: float | None = None  #: None: at once
+    begun: dict[int, int] = field(default_factory=dict)  #: rank → epochs begun, as said in the present attempt
+    began_at: float | None = None  #: when the present attempt began to train; None: it has not
+    wound_down_s: float = 0.0  #: of the attempt before: from its last durable moment to its end
+    yielded: int = 0  #: tasks that ended with the code for it
+    doomed_by: tuple[JobId, str] | None = None  #: a job it was to follow, and how that ended; None: none did wrong
+    notifies: str = ""  #: "end", "error", or nobody
+    tensorboard: str = ""  #: of the present attempt; empty: nowhere to be looked at
     _view: JobView | None = None
 
     @property
@@ -51,6 +74,23 @@ class LiveJob:
     @property
     def slots(self) -> tuple[Slot, ...]:
         return () if self.attempt is None else self.attempt.slots
+
+    @property
+    def asked(self) -> Asked | None:
+        return None if self.attempt is None else self.attempt.asked
+
+    @property
+    def devices(self) -> int:
+        """What it holds: GPUs, or tasks where it has none."""
+        return sum(slot.resources.gpus for slot in self.slots) or len(self.slots)
+
+    @property
+    def durable_at(self) -> float | None:
+        """Until when the work of the present attempt is safe; None: it has not begun any."""
+        checkpoint = None if self.training is None else self.training.checkpoint
+        if checkpoint is not None and checkpoint.attempt == self.attempts:
+            return checkpoint.at
+        return self.began_at or (None if self.attempt is None else self.attempt.started_at)
 
     def view(self) -> JobView:
         """The same object as long as nothing has changed."""
@@ -63,6 +103,16 @@ class LiveJob:
                 slots=self.slots,
                 started_at=self.attempt.created_at if self.attempt else None,
                 unfinished=self.unfinished,
+                width=self.attempt.width if self.attempt else 0,
+                used_s=self.used_s,
+                mode=self.mode,
+                training=None if self.training is None else self.training.for_planner(),
+                estimate_s=self.estimate_s,
+                yielding=self.asked.width if self.asked else None,
+                wanted=self.wanted_width,
+                is_reserved=self.reserved_until is not None,
+                waits_for=tuple(after.job for after in self.after),
+                not_before=self.retry_at,
             )
         return self._view
 
@@ -82,11 +132,40 @@ class LiveJob:
             tasks_succeeded=self.succeeded,
             tasks_failed=self.failed,
             nodes=self.nodes,
+            training=None if self.training is None else self.training.to_document(),
+            lost_gpu_seconds=self.lost_gpu_seconds,
+            resizes=self.resizes,
+            preemptions=self.preemptions,
+            failures=self.failures,
+            used_s=self.used_s,
+            held_by=self.held_by,
+            wanted_width=self.wanted_width,
+            reserved_until=self.reserved_until,
+            retry_at=self.retry_at,
         )
 
     def set_attempt(self, attempt: AttemptRecord, changes: Changes) -> None:
         self.attempt = attempt
+        self._view = None
         changes.attempts.append(attempt)
+
+    def let_follow(self, ended: JobId, state: JobState) -> None:
+        """A job it waits for has ended."""
+        self._view = None
+        for after in self.after:
+            if after.job == ended and not after.on_any_end and state is not JobState.SUCCEEDED:
+                self.doomed_by = ended, str(state)
+        self.after = tuple(after for after in self.after if after.job != ended)
+
+    def start_over(self) -> None:
+        """Nothing of an attempt that has ended counts for the next one of a gang."""
+        self.attempt = None
+        self.ended.clear()
+        self.begun_now.clear()
+        self.finished_on.clear()
+        self.begun.clear()
+        self.running = self.succeeded = self.failed = self.yielded = 0
+        self.last_end = self.failure = self.began_at = None
 
     def count(self, task: TaskSeen) -> bool:
         """Take a sighting into account; False when it says nothing new."""
@@ -102,6 +181,7 @@ class LiveJob:
                 self.succeeded += 1
             else:
                 self.failed += 1
+                self.yielded += task.exit_code == EXIT_YIELDED
                 self.failure = self._worse(task)
         self.ended[task.index] = task.ended_at is not None
         self.begun_now.add(task.index)
@@ -114,7 +194,7 @@ class LiveJob:
             return task
         if self.shape.is_array:
             return min(known, task, key=lambda seen: seen.index)
-        return min(known, task, key=lambda seen: (seen.cause == CAUSE_STOPPED, seen.ended_at or 0.0, seen.index))
+        return min(known, task, key=_blame)
 
     @property
     def has_begun(self) -> bool:
@@ -130,6 +210,10 @@ class LiveJob:
         return self.succeeded == self.tasks_total
 
 
+def _blame(seen: TaskSeen) -> tuple[bool, bool, float, int]:
+    return seen.cause == CAUSE_STOPPED, seen.exit_code == EXIT_YIELDED, seen.ended_at or 0.0, seen.index
+
+
 def shape_of(spec: JobSpec) -> Shape:
     roles = tuple((role.resources, role.count) for role in spec.roles)
     return Shape(roles, spec.dimension, spec.width_min, spec.width_max, spec.array is not None, spec.time_limit_s)
@@ -142,6 +226,8 @@ class World:
         self.jobs: dict[JobId, LiveJob] = {}
         self.asked: set[JobId] = set()  #: somebody asked something of these since the last cycle
         self.silent = False  #: some job's reason says that its machine is out of reach
+        self.timed: set[JobId] = set()  #: jobs of which something is asked, or due at a moment
+        self.followers: dict[JobId, set[JobId]] = {}  #: who waits for a job's end
         self._shapes: dict[Shape, Shape] = {}
 
     def add(self, record: JobRecord) -> LiveJob:
@@ -161,19 +247,48 @@ class World:
             attempts=record.attempts,
             started_at=record.started_at,
             nodes=record.nodes,
+            mode=spec.resize,
+            estimate_s=spec.estimate_s,
+            epochs=spec.epochs,
+            retries=spec.retries,
+            after=spec.after,
+            training=record.training,
+            lost_gpu_seconds=record.lost_gpu_seconds,
+            resizes=record.resizes,
+            preemptions=record.preemptions,
+            failures=record.failures,
+            used_s=record.used_s,
+            held_by=record.held_by,
+            wanted_width=record.wanted_width,
+            reserved_until=record.reserved_until,
+            retry_at=record.retry_at,
+            notifies="" if spec.notify is None else "error" if spec.notify.only_on_error else "end",
         )
         self.jobs[job.id] = job
+        for after in job.after:
+            self.followers.setdefault(after.job, set()).add(job.id)
+        if job.reserved_until is not None or job.retry_at is not None:
+            self.timed.add(job.id)
         if job.cancel_by is not None:
             self.asked.add(job.id)
         if job.reason is Code.WORKER_UNREACHABLE and job.state is JobState.RUNNING:
             self.silent = True
         return job
 
+    def take_asked(self) -> set[JobId]:
+        asked, self.asked = self.asked, set()
+        return asked
+
     def restore(self, job: LiveJob, attempt: AttemptRecord | None, tasks: list[TaskRecord]) -> None:
         """Put what is known of its tasks back, and its open attempt if it has one, as the store has them."""
         job.attempt = attempt
         for task in tasks:
-            job.count(seen_again(task))
+            if job.shape.is_array or (attempt is not None and task.attempt == attempt.number):
+                job.count(seen_again(task))
+        if attempt is not None and attempt.asked is not None:
+            self.timed.add(job.id)
+        if attempt is not None and job.training is not None:
+            job.began_at = attempt.started_at  # near enough, and what the start cost is not measured again
         job.begun_now = {task.index for task in tasks if attempt is not None and task.attempt == attempt.number}
 
     def views(self) -> tuple[JobView, ...]:

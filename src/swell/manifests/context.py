@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from swell.model.job import JobId
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +15,5 @@ class Context:
     workdir: str
     umask: int = 0o022
     name: str = ""  #: when the manifest gives none; empty: made from the command
+    #: An id or a name → the id, or `Rejected`. None: ids are believed, names refused.
+    find_job: Callable[[str], JobId] | None = None

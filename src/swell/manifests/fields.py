@@ -5,13 +5,35 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from swell.errors import Rejected
 from swell.model.quantity import BadQuantity
 
 T = TypeVar("T")
+TEXT_SHOWN_MAX = 80  # a line of a terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Every field of one kind of foreign object, by what becomes of it here."""
+
+    used: tuple[str, ...]
+    idle: tuple[str, ...] = ()  #: means nothing where processes run on this machine; accepted, whatever it says
+    refused: Mapping[str, str] = field(default_factory=dict)  #: → why, and what to do; left empty it is fine
+
+    def check(self, found: Mapping[str, object], where: str) -> None:
+        for name, value in found.items():
+            if name in self.refused and not (value is None or value == [] or value == {}):
+                raise Rejected(f"{where}.{name} {self.refused[name]}")
+            if name not in (*self.used, *self.idle, *self.refused):
+                known = (*self.used, *self.idle, *self.refused)
+                close = difflib.get_close_matches(shorten(name), known, n=1, cutoff=0.6)
+                hint = f"did you mean {close[0]!r}? (used here" if close else "(used here"
+                raise Rejected(f"{where} has no field {shorten(name)!r}; {hint}: {', '.join(self.used)})")
 
 
 def take_mapping(value: object, where: str) -> dict[str, Any]:
@@ -23,11 +45,51 @@ def take_mapping(value: object, where: str) -> dict[str, Any]:
     return value
 
 
+def take_optional(value: object, where: str) -> dict[str, Any]:
+    return {} if value is None else take_mapping(value, where)
+
+
+def take_list(value: object, where: str) -> list[Any]:
+    """Left empty it is a list of nothing."""
+    if value is not None and not isinstance(value, list):
+        raise Rejected(f"{where} must be a list, but is {describe(value)}")
+    return value or []
+
+
+def take_text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise Rejected(f"{where} must be text, but is {describe(value)}")
+    return value
+
+
+def take_choice(value: object, good: tuple[str, ...], where: str) -> str:
+    if not isinstance(value, str) or value not in good:
+        close = difflib.get_close_matches(shorten(value), good, n=1, cutoff=0.6) if isinstance(value, str) else []
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise Rejected(f"{where} must be one of {', '.join(good)}, but is {describe(value)}; {hint}".rstrip("; "))
+    return value
+
+
+def is_true(value: object, where: str) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise Rejected(f"{where} must be true or false, but is {describe(value)}")
+    return bool(value)
+
+
+@contextmanager
+def inside(where: str) -> Iterator[None]:
+    """What is refused in here is said to be there."""
+    try:
+        yield
+    except Rejected as problem:
+        raise type(problem)(f"{where}{problem}") from None
+
+
 def refuse_unknown(found: Iterable[str], known: Iterable[str], where: str) -> None:
     known = list(known)
     for name in found:
         if name not in known:
-            raise Rejected(f"{where} has no field {name!r}{did_you_mean(name, known)}")
+            raise Rejected(f"{where} has no field {shorten(name)!r}{did_you_mean(shorten(name), known)}")
 
 
 def did_you_mean(name: str, known: list[str]) -> str:
@@ -43,7 +105,8 @@ def quantity(parse: Callable[[object], T], value: object, where: str) -> T:
     try:
         return parse(value)
     except BadQuantity as problem:
-        raise Rejected(f"{where}: {problem}") from None
+        raw = str(value).strip()  # the parsers quote it in full, however long
+        raise Rejected(f"{where}: {str(problem).replace(repr(raw), repr(shorten(raw)))}") from None
 
 
 def whole_number(value: object, where: str, *, low: int, high: int) -> int:
@@ -64,6 +127,11 @@ def system_bytes(text: str, where: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise Rejected(f"{where} is not valid Unicode text: {describe(text)}; write it as UTF-8") from None
+
+
+def shorten(text: str) -> str:
+    """What a message repeats of somebody's text."""
+    return text if len(text) <= TEXT_SHOWN_MAX else text[: TEXT_SHOWN_MAX - 1] + "…"
 
 
 def describe(value: object) -> str:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import yaml
 
 from swell.errors import Rejected, TooLarge
-from swell.manifests import native
+from swell.manifests import job, native, pod, pytorchjob
 from swell.manifests.context import Context
-from swell.manifests.fields import describe, did_you_mean, take_mapping
+from swell.manifests.fields import describe, did_you_mean, shorten, take_mapping
 from swell.model.job import JobSpec
 
 MANIFEST_BYTES_MAX = 1024 * 1024  # Kubernetes stops at 1.5 MB; a job file is a page of text
@@ -19,7 +19,12 @@ VALUES_MAX = 20_000  # building that many takes a fifth of a second, in which th
 DEPTH_MAX = 50
 
 Reader = Callable[[dict[str, Any], Context], JobSpec]
-READERS: dict[tuple[str, str], Reader] = {("swell/v1", "Job"): native.read}
+READERS: dict[tuple[str, str], Reader] = {
+    ("swell/v1", "Job"): native.read,
+    ("v1", "Pod"): pod.read,
+    ("batch/v1", "Job"): job.read,
+    ("kubeflow.org/v1", "PyTorchJob"): pytorchjob.read,
+}
 
 
 def read_manifests(text: str, context: Context) -> list[JobSpec]:
@@ -51,7 +56,7 @@ def read_document(document: Any, context: Context) -> JobSpec:
     reader = READERS.get((str(version), str(kind)))
     if reader is None:
         good = [f"apiVersion: {version}, kind: {kind}" for version, kind in READERS]
-        asked = f"apiVersion: {version}, kind: {kind}"
+        asked = f"apiVersion: {shorten(str(version))}, kind: {shorten(str(kind))}"
         raise Rejected(f"nothing here can run {asked!r}{did_you_mean(asked, good)}")
     return reader(document, context)
 

@@ -10,6 +10,7 @@ from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
 JobId = int
+EXIT_YIELDED = 75  # the in-job library's way to say: checkpoint made, start me again (EX_TEMPFAIL)
 GRACE_S_DEFAULT = 30.0  # between SIGTERM and SIGKILL, as Kubernetes and Slurm have it
 
 
@@ -38,6 +39,34 @@ class Dimension(StrEnum):
     TASKS = "tasks"  # number of tasks
 
 
+class ResizeMode(StrEnum):
+    """How a running job may be given another width, or be preempted."""
+
+    AT_CHECKPOINT = "at-checkpoint"  # when it has made its work durable; only where it reports checkpoints
+    IMMEDIATE = "immediate"  # at any moment: it resumes by itself, and its restart is cheap
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Wait for another job."""
+
+    job: JobId
+    on_any_end: bool = False  #: False: only its success counts
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Who is told when the job has ended."""
+
+    to: tuple[str, ...]  #: a command's words, or one http(s) address
+    only_on_error: bool = False
+
+    @property
+    def is_address(self) -> bool:
+        return len(self.to) == 1 and self.to[0].startswith(("http://", "https://"))
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class AttemptId:
     """One life of a job; written '12.1' everywhere people see it."""
@@ -62,6 +91,7 @@ class Role:
     command: tuple[str, ...]
     resources: Resources  #: of one task; in an elastic job the least it takes
     count: int  #: how many tasks; in an elastic job the least
+    env: tuple[tuple[str, str], ...] = ()  #: this role's own variables, beside the job's
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +118,15 @@ class JobSpec:
     workdir: str
     env: tuple[tuple[str, str], ...]  #: added to the caller's environment
     umask: int
+    epochs: int | None = None  #: None: only the job itself knows
+    estimate_s: float | None = None  #: the user's guess of its run time; None: no guess
+    resize: ResizeMode = ResizeMode.AT_CHECKPOINT
+    retries: int = 0  #: how often it is started again after a failure of its own
+    after: tuple[After, ...] = ()
+    notify: Notify | None = None  #: None: nobody is told
+    tensorboard: str | None = None  #: folder; None: no TensorBoard beside it
+    checkpoints: str | None = None  #: folder; None: one in the state folder
+    rewrites_width: bool = False  #: NGPU and --num_processes= follow the width (manifests of genai's manager)
 
     @property
     def tasks_total(self) -> int:
@@ -109,10 +148,22 @@ class JobSpec:
             "workdir": self.workdir,
             "env": dict(self.env),
             "umask": self.umask,
+            "epochs": self.epochs,
+            "estimate_s": self.estimate_s,
+            "resize": str(self.resize),
+            "retries": self.retries,
+            "after": [{"job": after.job, "on_any_end": after.on_any_end} for after in self.after],
+            "notify": None
+            if self.notify is None
+            else {"to": list(self.notify.to), "only_on_error": self.notify.only_on_error},
+            "tensorboard": self.tensorboard,
+            "checkpoints": self.checkpoints,
+            "rewrites_width": self.rewrites_width,
         }
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> JobSpec:
+        """Fields that an older Swell did not write have their defaults."""
         return cls(
             **{
                 **document,
@@ -120,6 +171,9 @@ class JobSpec:
                 "dimension": Dimension(document["dimension"]),
                 "array": _parse_stored_array(document["array"]),
                 "env": tuple(sorted(document["env"].items())),
+                "resize": ResizeMode(document.get("resize", ResizeMode.AT_CHECKPOINT)),
+                "after": tuple(After(**after) for after in document.get("after", ())),
+                "notify": _parse_notify(document.get("notify")),
             }
         )
 
@@ -132,12 +186,18 @@ def _role_document(role: Role) -> dict[str, Any]:
         "memory_mib": role.resources.memory_mib,
         "gpus": role.resources.gpus,
         "count": role.count,
+        "env": dict(role.env),
     }
 
 
 def _parse_role(document: dict[str, Any]) -> Role:
     resources = Resources(document["cpus_milli"], document["memory_mib"], document["gpus"])
-    return Role(document["name"], tuple(document["command"]), resources, document["count"])
+    env = tuple(sorted(document.get("env", {}).items()))
+    return Role(document["name"], tuple(document["command"]), resources, document["count"], env)
+
+
+def _parse_notify(document: dict[str, Any] | None) -> Notify | None:
+    return None if document is None else Notify(tuple(document["to"]), document["only_on_error"])
 
 
 def _parse_stored_array(document: dict[str, Any] | None) -> Array | None:

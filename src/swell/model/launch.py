@@ -18,6 +18,15 @@ class Lane:
 
     number: int
     devices: tuple[DeviceId, ...]
+    role: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRole:
+    """What the tasks of one role run."""
+
+    command: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +42,12 @@ class Launch:
     generation: int  #: of the plan that decided it; never goes back
     revision: int  #: of the lanes; the worker says which it has applied
     name: str
-    command: tuple[str, ...]
+    roles: tuple[LaunchRole, ...]
     workdir: str
     umask: int
     environment: str  #: hash of the caller's environment, fetched once
     env: tuple[tuple[str, str], ...]  #: added to it
+    own: tuple[tuple[str, str], ...]  #: what only this attempt is told: where to report, what to go on from
     lanes: tuple[Lane, ...]
     indices: str  #: as in IndexSet; a gang's ranks on this node
     is_array: bool
@@ -45,13 +55,16 @@ class Launch:
     nodes: tuple[NodeId, ...]  #: of the attempt, in rank order, each once
     time_limit_s: float | None  #: None: endless
     grace_s: float
+    tensorboard: str | None = None  #: folder; None: no TensorBoard beside it
     is_stopping: bool = False
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
         return replace(self, is_stopping=True, grace_s=grace_s, generation=generation)
 
     def to_document(self) -> dict[str, Any]:
-        return {**asdict(self), "attempt": str(self.attempt), "env": dict(self.env)}
+        roles = [{"command": role.command, "env": dict(role.env)} for role in self.roles]
+        own = {"attempt": str(self.attempt), "env": dict(self.env), "own": dict(self.own), "roles": roles}
+        return {**asdict(self), **own}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Launch:
@@ -59,12 +72,19 @@ class Launch:
             **{
                 **document,
                 "attempt": AttemptId.parse(document["attempt"]),
-                "command": tuple(document["command"]),
+                "roles": tuple(_parse_role(role) for role in document["roles"]),
                 "env": tuple(sorted(document["env"].items())),
-                "lanes": tuple(Lane(lane["number"], tuple(lane["devices"])) for lane in document["lanes"]),
+                "own": tuple(sorted(document["own"].items())),
+                "lanes": tuple(
+                    Lane(lane["number"], tuple(lane["devices"]), lane["role"]) for lane in document["lanes"]
+                ),
                 "nodes": tuple(document["nodes"]),
             }
         )
+
+
+def _parse_role(document: dict[str, Any]) -> LaunchRole:
+    return LaunchRole(tuple(document["command"]), tuple(sorted(document["env"].items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +119,7 @@ class RunSeen:
     in_use: tuple[int, ...]  #: lanes with a task alive
     left: int  #: indices not begun
     is_finished: bool  #: nothing alive, nothing more will begin, every end has been reported
+    tensorboard: str = ""  #: where it can be looked at; empty: nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +158,7 @@ def run_document(run: RunSeen) -> dict[str, Any]:
         "in_use": list(run.in_use),
         "left": run.left,
         "is_finished": run.is_finished,
+        "tensorboard": run.tensorboard,
     }
 
 
@@ -148,6 +170,7 @@ def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
         tuple(document["in_use"]),
         document["left"],
         document["is_finished"],
+        document["tensorboard"],
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from swell.model.cluster import DeviceId, Node, NodeId
-from swell.model.job import Dimension, JobId, JobState
+from swell.model.job import Dimension, JobId, JobState, ResizeMode
+from swell.model.profile import Training
 from swell.model.reason import Code
 from swell.model.resources import Resources
 
@@ -38,10 +39,19 @@ class Shape:
 
     def tasks_at(self, width: int) -> tuple[tuple[Resources, int], ...]:
         """Groups of equal tasks at a width, in rank order."""
-        (resources, count), *others = self.roles
         if self.dimension is Dimension.GPUS and not self.is_array:
-            return ((Resources(resources.cpus_milli, resources.memory_mib, width), count), *others)
+            return tuple((_with_gpus(resources, width), count) for resources, count in self.roles)
+        (resources, _), *others = self.roles
         return ((resources, width), *others)
+
+    @property
+    def is_elastic(self) -> bool:
+        return not self.is_array and self.width_min < self.width_max
+
+
+def _with_gpus(resources: Resources, gpus: int) -> Resources:
+    """A task that has GPUs is as wide as the others that have; one without stays without."""
+    return Resources(resources.cpus_milli, resources.memory_mib, gpus) if resources.gpus else resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +63,30 @@ class JobView:
     priority: int
     state: JobState
     slots: tuple[Slot, ...] = ()  #: what it holds, draining slots included
-    started_at: float | None = None  #: None: not started
+    started_at: float | None = None  #: of the present attempt; None: not started
     unfinished: int = 1  #: of an array: tasks that have not ended
+    width: int = 0  #: what it holds now; 0: nothing
+    used_s: float = 0.0  #: run time of earlier attempts, which its limit counts too
+    mode: ResizeMode = ResizeMode.AT_CHECKPOINT
+    training: Training | None = None  #: None: it has reported nothing
+    estimate_s: float | None = None  #: its user's guess of the whole run time; None: no guess
+    yielding: int | None = None  #: the width it is to come back with (0: when its turn comes); None: not asked
+    wanted: int | None = None  #: the width somebody asked for by hand; None: the planner's choice
+    is_reserved: bool = False  #: others were asked to make room for it: first among its priority
+    waits_for: tuple[JobId, ...] = ()  #: jobs that must end before it
+    not_before: float | None = None  #: a moment before which it is not tried again; None: at once
+
+    @property
+    def left_s(self) -> float | None:
+        """What is left of its time limit, were it started now; None: endless."""
+        return None if self.shape.time_limit_s is None else max(0.0, self.shape.time_limit_s - self.used_s)
 
     @property
     def ends_at(self) -> float:
         """When its room is free at the latest. A job without a limit, or an array, counts as endless."""
-        if self.shape.time_limit_s is None or self.started_at is None or self.shape.is_array:
+        if self.left_s is None or self.started_at is None or self.shape.is_array:
             return ENDLESS
-        return self.started_at + self.shape.time_limit_s
+        return self.started_at + self.left_s
 
 
 @dataclass(frozen=True)
@@ -71,6 +96,7 @@ class Snapshot:
     now: float
     nodes: tuple[Node, ...]
     jobs: tuple[JobView, ...]  #: all that have not ended
+    arrivals: tuple[float, ...] = ()  #: when the last few jobs were submitted, oldest first
 
     @cached_property
     def nodes_by_id(self) -> dict[NodeId, Node]:
@@ -106,7 +132,28 @@ class SetSlots:
     slots: tuple[Slot, ...]  #: all it shall have, including draining ones
 
 
-Action = Start | SetSlots
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """End the present attempt and start the next at another width."""
+
+    job: JobId
+    width: int
+    when: ResizeMode
+    deadline_s: float | None  #: from now, then its processes are stopped; None: it takes the time it takes
+    room_for: JobId | None = None  #: who waits for what it gives up; None: it grows
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """End the present attempt; it lines up again and goes on from its checkpoint."""
+
+    job: JobId
+    when: ResizeMode
+    deadline_s: float | None  #: as in `Resize`
+    room_for: JobId
+
+
+Action = Start | SetSlots | Resize | Preempt
 
 
 @dataclass(frozen=True, slots=True)

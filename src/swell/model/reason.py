@@ -20,12 +20,15 @@ class Code(StrEnum):
     START_FAILED = "StartFailed"  # the command or its folder could not be used
     KEEPER_LOST = "KeeperLost"  # it ended, but its exit code was not recorded
     TASK_FAILED = "TaskFailed"  # a task ended with a code other than 0
+    DEPENDENCY_FAILED = "DependencyFailed"  # a job it was to follow did not succeed
     # it holds room
     STOPPING = "Stopping"  # asked to stop, still winding down
     WORKER_UNREACHABLE = "WorkerUnreachable"  # its machine has not been heard of
     STARTING = "Starting"  # room is given, its processes are being started
     # it waits
     HELD = "Held"  # somebody asked that it wait
+    WAITING_FOR_JOB = "WaitingForJob"  # another job must end first
+    WAITING_TO_RETRY = "WaitingToRetry"  # it failed a moment ago and is tried again soon
     CANNOT_RUN_HERE = "CannotRunHere"  # it wants more than exists; waiting will not help
     NO_WORKER = "NoWorker"  # no machine has offered itself yet
     WAITING_FOR_ROOM = "WaitingForRoom"  # it would fit on an empty machine; others hold the room

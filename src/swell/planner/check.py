@@ -1,7 +1,8 @@
 """Is this plan safe? A second, dull opinion that shares no code with the planner.
 
 It counts again from the snapshot: nothing over-committed on any node or device, no half gang, no width
-outside its range, no device that somebody has not been seen to give back.
+outside its range, no device that somebody has not been seen to give back; nobody is resized or preempted who would
+lose work that was not offered, and only higher priority preempts.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from swell.model.cluster import Node
-from swell.model.job import JobId, JobState
-from swell.model.plan import JobView, Plan, SetSlots, Slot, Snapshot, Start
+from swell.model.job import JobId, JobState, ResizeMode
+from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start
 
 
 class BrokenPlan(AssertionError):
@@ -28,18 +29,23 @@ def check_plan(snapshot: Snapshot, plan: Plan) -> None:
         _require(action.job in jobs, f"an action for job {action.job}, which is not in the snapshot")
         _require(action.job not in touched, f"two actions for job {action.job}")
         touched.add(action.job)
-        added += _check_action(jobs[action.job], action)
-        holds[action.job] = action.slots
+        added += _check_action(jobs, action)
+        if isinstance(action, Start | SetSlots):  # whoever yields holds what it has until it has been seen to stop
+            holds[action.job] = action.slots
     _check_added(snapshot, added)
     _check_capacity(snapshot, holds.values(), added)
     _check_verdicts(snapshot, plan)
 
 
-def _check_action(job: JobView, action: Start | SetSlots) -> list[Slot]:
+def _check_action(jobs: dict[JobId, JobView], action: Action) -> list[Slot]:
     """The slots it adds."""
+    job = jobs[action.job]
     if isinstance(action, Start):
         _check_start(job, action)
         return list(action.slots)
+    if isinstance(action, Resize | Preempt):
+        _check_yield(job, action, jobs)
+        return []
     _check_slots(job, action)
     known = {slot.number for slot in job.slots}
     return [slot for slot in action.slots if slot.number not in known]
@@ -58,6 +64,23 @@ def _check_start(job: JobView, start: Start) -> None:
     _require(given == wanted, f"job {job.id}: {len(given)} slots are not the {len(wanted)} tasks it wants")
     numbers = [slot.number for slot in start.slots]
     _require(numbers == list(range(len(wanted))), f"job {job.id}: ranks are not 0..{len(wanted) - 1}")
+
+
+def _check_yield(job: JobView, action: Resize | Preempt, jobs: dict[JobId, JobView]) -> None:
+    who = f"job {job.id}"
+    _require(job.state is JobState.RUNNING and bool(job.slots), f"{who} is {job.state} and cannot give room back")
+    _require(job.yielding is None, f"{who} is asked twice to give room back")
+    _require(not job.shape.is_array, f"{who} is an array; it gives room back slot by slot")
+    _require(action.when is job.mode and job.mode is not ResizeMode.NEVER, f"{who} is resized against its mode")
+    has_checkpoint = job.training is not None and job.training.checkpoint_at is not None
+    _require(job.mode is ResizeMode.IMMEDIATE or has_checkpoint, f"{who} has never reported a checkpoint")
+    if isinstance(action, Resize):
+        shape = job.shape
+        in_range = shape.width_min <= action.width <= shape.width_max and action.width != job.width
+        _require(in_range, f"{who}: width {action.width} from {job.width}, range {shape.width_min}..{shape.width_max}")
+        return
+    above = jobs.get(action.room_for)
+    _require(above is not None and above.priority > job.priority, f"{who} is preempted for one that is not above it")
 
 
 def _check_slots(job: JobView, change: SetSlots) -> None:

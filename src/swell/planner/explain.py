@@ -95,7 +95,8 @@ class _Facts:
 
     free: tuple[Resources, ...]  #: by node that answers
     holders: list[JobId]  #: who holds room there
-    draining: list[JobId]  #: and will give some of it back
+    draining: list[JobId]  #: and will give some of it back when tasks end
+    yielding: list[JobId]  #: or at their next checkpoint
     ends_at: float | None  #: when all holders have ended at the latest; None: nobody holds room
 
 
@@ -122,6 +123,7 @@ def _facts(same: _Same) -> _Facts:
         free=tuple(_not_below_zero(room.on(node)) for node in room.nodes),
         holders=sorted({job.id for job, _ in held}),
         draining=sorted({job.id for job, slot in held if slot.is_draining}),
+        yielding=sorted({job.id for job, _ in held if job.yielding is not None and job.yielding < job.width}),
         ends_at=max((job.ends_at for job, _ in held), default=None),
     )
 
@@ -197,6 +199,8 @@ def _waiting_for_room(case: _Case) -> Reason:
         message += f"; the rest is held by {_jobs(facts.holders)}"
     if facts.draining:
         message += f"; {_jobs(facts.draining)} will give room back when tasks end"
+    if facts.yielding:
+        message += f"; {_jobs(facts.yielding)} will give room back at the next checkpoint"
     if behind is not None:
         message += f"; job {behind} is served before it"
     return Reason(Code.WAITING_FOR_ROOM, message, evidence, _when(facts.ends_at, case.snapshot.now))
@@ -238,6 +242,18 @@ def _held(case: _Case) -> Reason:
     return Reason(Code.HELD, "somebody asked that it wait", {}, f"swell release {case.job.id}")
 
 
+def _waiting_for_job(case: _Case) -> Reason:
+    waits_for = list(case.job.waits_for)
+    following = f"nothing to do: it is looked at when that has ended; see `swell why {case.verdict.behind}`"
+    return Reason(Code.WAITING_FOR_JOB, f"it starts after {_jobs(waits_for)}", {"after": waits_for}, following)
+
+
+def _waiting_to_retry(case: _Case) -> Reason:
+    in_s = max(0.0, (case.job.not_before or 0.0) - case.snapshot.now)
+    message = f"it failed and is tried again in {in_s:.0f} s"
+    return Reason(Code.WAITING_TO_RETRY, message, {"in_s": in_s}, f"see why it failed: swell logs {case.job.id}")
+
+
 def _jobs(ids: list[JobId]) -> str:
     shown = ", ".join(str(job) for job in ids[:NAMES_SHOWN_MAX])
     more = len(ids) - NAMES_SHOWN_MAX
@@ -246,6 +262,8 @@ def _jobs(ids: list[JobId]) -> str:
 
 _WAITING: dict[Code, Callable[[_Case], Reason]] = {
     Code.HELD: _held,
+    Code.WAITING_FOR_JOB: _waiting_for_job,
+    Code.WAITING_TO_RETRY: _waiting_to_retry,
     Code.CANNOT_RUN_HERE: _cannot_run_here,
     Code.NO_WORKER: _no_worker,
     Code.WORKER_UNREACHABLE: _unreachable,
@@ -303,6 +321,11 @@ def _signal(code: object) -> str:
     return f" ({names[code]})" if code in names else f" ({notes[code]})" if code in notes else ""
 
 
+def _dependency_failed(evidence: Evidence) -> tuple[str, str]:
+    message = f"it was to start after job {evidence.get('after')} had succeeded, but that one {evidence.get('state')}"
+    return message, "see why that one did not succeed; submit this one again, or with --after JOB:end"
+
+
 def _stopping(evidence: Evidence) -> tuple[str, str]:
     cause, grace_s = evidence.get("cause"), _number(evidence, "grace_s")
     return f"it is being stopped ({cause}); its processes have {grace_s} s to end by themselves", "wait"
@@ -332,6 +355,7 @@ _RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {
     Code.START_FAILED: _start_failed,
     Code.KEEPER_LOST: _keeper_lost,
     Code.TASK_FAILED: _task_failed,
+    Code.DEPENDENCY_FAILED: _dependency_failed,
     Code.STOPPING: _stopping,
     Code.STARTING: _starting,
     Code.WORKER_UNREACHABLE: _lost_contact,

@@ -1,8 +1,8 @@
 """What should happen next?
 
-`make_plan` walks down the line (higher priority first, then who came first) and lets a job start when it fits
-without delaying one that stands before it. Two things make the walk short: waiting jobs of one shape are one
-class, so a shape that did not fit is not tried again; and an array is one row.
+`make_plan` walks down the line (higher priority first, then who came first) and gives every job a seat at its least
+width when that does not delay one that stands before it. Two things make the walk short: waiting jobs of one shape
+are one class, so a shape that did not fit is not tried again; and an array is one row.
 
 Arrays are independent tasks, so they give room back without losing work: a slot is *drained*, i.e. its task
 ends and no other follows. A job further ahead in the line therefore *claims* room that arrays behind it hold;
@@ -11,6 +11,13 @@ first job for which even that is not enough gets a *reservation* (reserve.py).
 
 An array that has lost its last slot is expected to be QUEUED again, with the tasks it has not begun: it may
 then start on another node.
+
+Elastic jobs that can resume are treated alike: in the line they keep their least width only, what they hold above
+it is there for those who wait. When everybody sits, the rest is shared out (resize.py), first with those that start
+now, then, because what these get is settled by the room that is free at this moment, among the others alone: that
+is what the next plan will see. A waiting job for which all this is not enough may take the room of jobs of lower
+priority (preempt.py). Room that is being made is claimed, so nobody behind takes it, and who was promised it stands
+first among its priority until it starts.
 """
 
 from __future__ import annotations
@@ -20,10 +27,13 @@ from operator import attrgetter
 
 from swell.model.cluster import NodeId
 from swell.model.job import JobId, JobState
-from swell.model.plan import JobView, Plan, SetSlots, Slot, Snapshot, Start, Verdict
+from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start, Verdict
 from swell.model.reason import Code
 from swell.planner.place import Devices, place
+from swell.planner.preempt import can_be_preempted, can_yield, choose_victims, deadline_s, resumes
+from swell.planner.price import quietness
 from swell.planner.reserve import Holder, Reservation, reserve
+from swell.planner.resize import Seat, is_there, least_places, widths
 from swell.planner.room import Places, Room, find, taken
 from swell.planner.size import claim, grow, least, most, seat
 
@@ -43,7 +53,7 @@ def line_up(jobs: tuple[JobView, ...]) -> list[JobView]:
     """Those that want something, in the order in which they are served."""
     wanting = [job for job in jobs if job.state is JobState.QUEUED or _may_change_slots(job)]
     wanting.sort(key=attrgetter("id"))
-    wanting.sort(key=attrgetter("priority"), reverse=True)  # stable: two plain keys are faster than a pair
+    wanting.sort(key=attrgetter("priority", "is_reserved"), reverse=True)  # stable: plain keys are faster than a tuple
     return wanting
 
 
@@ -62,6 +72,10 @@ class _Walk:
         self.free = Room.of(reachable)  # what nobody holds at this moment
         self.line = Room.of(reachable)  # what those ahead leave over once arrays behind have given way
         self.holders: list[Holder] = []  # of what is missing in `line`
+        self.seats: dict[JobId, Places] = {}  # what each of those that run keeps in `line`
+        self.elastic: dict[JobId, JobView] = {}  # those of them whose width may change, or is about to
+        self.victims: dict[JobId, tuple[JobView, JobId]] = {}  # and those that lose their place, and to whom
+        self.claimer: JobId | None = None  # the first for whom others make room
         for job in snapshot.holding:
             self._enter(job)
         self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
@@ -78,13 +92,24 @@ class _Walk:
     def _enter(self, job: JobView) -> None:
         places = taken(job.slots)
         self.free.take(places)
-        if not _may_change_slots(job):
-            self.line.take(places)
-            self._hold(job, places)
+        if _may_change_slots(job) or job.yielding == 0:
+            return
+        if job.yielding is not None or (job.shape.is_elastic and can_yield(job, self.snapshot.now)):
+            self.elastic[job.id] = job
+            places = least_places(job)
+        self.seats[job.id] = places
+        self.line.take(places)
+        self._hold(job, places)
 
     def visit(self, job: JobView) -> None:
         if job.state is not JobState.QUEUED:
             self._visit_array(job)
+            return
+        if job.waits_for:
+            self.verdicts[job.id] = Verdict(Code.WAITING_FOR_JOB, job.waits_for[0])
+            return
+        if job.not_before is not None and self.snapshot.now < job.not_before:
+            self.verdicts[job.id] = Verdict(Code.WAITING_TO_RETRY)
             return
         shape = id(job.shape)
         verdict = self.refused.get(shape) or self.passed_over.get(shape)
@@ -152,9 +177,11 @@ class _Walk:
 
     def _wait(self, job: JobView) -> bool:
         """Keep room for it: arrays behind it give way; if that is not enough, the first one reserves."""
-        places = claim(job, self._claimable())
+        places = claim(job, self._claimable()) or self._preempt_for(job)
         if places is not None:
             self._claim(job, places)
+            if self.claimer is None:
+                self.claimer = job.id
         elif self.first is None:
             self.first = reserve(job.id, least(job.shape), self.line, self.holders)
         self._stand_in_front(job)
@@ -164,6 +191,28 @@ class _Walk:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
+
+    def _preempt_for(self, job: JobView) -> Places | None:
+        """Take the room of jobs of lower priority; None: that would not be enough."""
+        now = self.snapshot.now
+        candidates = [
+            (victim, self.seats[victim.id])
+            for victim in self.snapshot.holding
+            if victim.priority < job.priority and victim.id in self.seats and can_be_preempted(victim, now)
+        ]
+        chosen = choose_victims(least(job.shape), self._claimable(), candidates, now) if candidates else None
+        if chosen is None:
+            return None
+        victims, places = chosen
+        for victim in victims:
+            self.victims[victim.id] = victim, job.id
+            self.elastic.pop(victim.id, None)
+            for room in self._claimable():
+                room.give(self.seats[victim.id])
+            del self.seats[victim.id]
+        gone = {victim.id for victim in victims}
+        self.holders = [holder for holder in self.holders if holder.place_in_line[1] not in gone]
+        return places
 
     def _stand_in_front(self, job: JobView) -> None:
         if self.front is None:
@@ -218,10 +267,47 @@ class _Walk:
     # -- the end -----------------------------------------------------------------------------------------
 
     def finish(self) -> Plan:
-        return Plan((*self.changes, *(self._begin(*start) for start in self.starts)), self.verdicts)
+        quiet = quietness(self.snapshot.arrivals, self.snapshot.now)
+        starts = self._begin_all(quiet)
+        return Plan((*self.changes, *self._preempt_all(), *self._resize_all(quiet), *starts), self.verdicts)
 
-    def _begin(self, job: JobView, places: Places) -> Start:
-        width = len(places)
-        if not job.shape.is_array:
-            width, places = grow(job.shape, places, (self.spare, *self._after(job)))
+    def _begin_all(self, quiet: float) -> list[Start]:
+        sizes: dict[JobId, int] = {}
+        starting = [Seat(job, places) for job, places in self.starts if job.shape.is_elastic]
+        if starting:
+            sizes = widths([*self._seated(), *starting], self.line, self.snapshot.now, quiet)
+        return [self._begin(job, places, sizes.get(job.id, job.shape.width_min)) for job, places in self.starts]
+
+    def _begin(self, job: JobView, places: Places, width: int) -> Start:
+        if job.shape.is_array:
+            width = len(places)
+        elif job.shape.is_elastic:
+            # Beyond its least width one that can give it back may use what is reserved for later.
+            rooms = (self.spare, self.line) if resumes(job) else (self.spare, self.line, *self._after(job))
+            width, places = grow(job.shape, places, rooms, width_max=width)
         return Start(job.id, width, place(places, self.devices))
+
+    def _seated(self) -> list[Seat]:
+        return [Seat(job, self.seats[job.id]) for job in self.elastic.values()]
+
+    def _resize_all(self, quiet: float) -> list[Action]:
+        if not self.elastic:
+            return []
+        sizes = widths(self._seated(), self.line, self.snapshot.now, quiet)
+        changing = [job for job in self.elastic.values() if job.yielding is None and sizes[job.id] != job.width]
+        free = self.spare.copy()
+        return [
+            self._resize(job, sizes[job.id])
+            for job in sorted(changing, key=attrgetter("id"))
+            if sizes[job.id] < job.width or is_there(job, sizes[job.id], free)
+        ]
+
+    def _resize(self, job: JobView, width: int) -> Resize:
+        room_for = self.claimer if width < job.width else None
+        return Resize(job.id, width, job.mode, None if room_for is None else deadline_s(job), room_for)
+
+    def _preempt_all(self) -> list[Action]:
+        return [
+            Preempt(victim.id, victim.mode, deadline_s(victim), room_for)
+            for victim, room_for in (self.victims[job] for job in sorted(self.victims))
+        ]

@@ -46,7 +46,7 @@ class Reservation:
 
     def is_outlived_by(self, job: JobView, now: float) -> bool:
         """Would the job, running from now on, still be there when the reservation begins?"""
-        ends_at = ENDLESS if job.shape.time_limit_s is None else now + job.shape.time_limit_s
+        ends_at = ENDLESS if job.left_s is None else now + job.left_s
         return job.id not in self.released and (ends_at > self.starts_at or ends_at == ENDLESS)
 
 
@@ -81,9 +81,9 @@ def _moment(holder: Holder) -> tuple[float, JobId]:
 
 
 def _ends_at(job: JobView, now: float) -> float:
-    if job.state is JobState.STOPPING:
+    if job.state is JobState.STOPPING and job.yielding is None:
         return now  # any moment; its own limit says nothing any more
-    limit = None if job.shape.is_array else job.shape.time_limit_s
+    limit = None if job.shape.is_array else job.left_s
     if job.started_at is None and limit is not None:
         return now + limit
     return job.ends_at

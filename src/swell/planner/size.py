@@ -1,8 +1,7 @@
-"""How wide should a job that starts be?
+"""Where can a job sit, and how far can it spread from there?
 
-A job is started at its least width, so that as many as possible run; what is free after everybody in the line
-has been asked goes to the starting jobs, in line order, up to their largest width. Once started a job without
-a checkpoint library keeps its width.
+A job gets a seat at its least width, so that as many as possible run; resize.py says how wide it should be, and `grow`
+how much of that there is around its seat.
 """
 
 from __future__ import annotations
@@ -60,19 +59,19 @@ def _width_in(job: JobView, free: Resources) -> int:
     return min(most(job), room)
 
 
-def grow(shape: Shape, places: Places, rooms: Sequence[Room]) -> tuple[int, Places]:
+def grow(shape: Shape, places: Places, rooms: Sequence[Room], *, width_max: int) -> tuple[int, Places]:
     """The width the rooms allow a gang that has places at its least width; takes what it adds."""
     if shape.dimension is Dimension.GPUS:
-        return _grow_tasks_wider(shape, places, rooms)
-    return _grow_more_tasks(shape, places, rooms)
+        return _grow_tasks_wider(shape, places, rooms, width_max)
+    return _grow_more_tasks(shape, places, rooms, width_max)
 
 
-def _grow_tasks_wider(shape: Shape, places: Places, rooms: Sequence[Room]) -> tuple[int, Places]:
-    """Every task of the first role gets as many GPUs more as the fullest of their nodes allows."""
-    tasks = Counter(node for node, _ in places[: shape.roles[0][1]])
+def _grow_tasks_wider(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -> tuple[int, Places]:
+    """Every task that has GPUs gets as many more as the fullest of their nodes allows."""
+    tasks = Counter(node for node, resources in places if resources.gpus)
     free = in_all(rooms)
     room = min(max(free[node].gpus, 0) // count for node, count in tasks.items())
-    more = min(room, shape.width_max - shape.width_min)
+    more = min(room, width_max - shape.width_min)
     for sheet in rooms:
         sheet.take(tuple((node, Resources(gpus=more * count)) for node, count in tasks.items()))
     width = shape.width_min + more
@@ -80,13 +79,13 @@ def _grow_tasks_wider(shape: Shape, places: Places, rooms: Sequence[Room]) -> tu
     return width, tuple(zip(nodes, ranks(shape.tasks_at(width)), strict=True))
 
 
-def _grow_more_tasks(shape: Shape, places: Places, rooms: Sequence[Room]) -> tuple[int, Places]:
+def _grow_more_tasks(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -> tuple[int, Places]:
     """Beside its other tasks first, then where most fit; ranks on one node stay neighbours."""
     resources, width = shape.roles[0][0], shape.width_min
     tasks = Counter(node for node, _ in places[:width])
     copies = {node: resources.copies_in(free) for node, free in in_all(rooms).items()}
     for node in sorted(copies, key=lambda node: (node not in tasks, -copies[node], node)):
-        more = min(copies[node], shape.width_max - width)
+        more = min(copies[node], width_max - width)
         for room in rooms:
             room.take(((node, resources.times(more)),))
         tasks[node] += more

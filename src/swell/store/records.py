@@ -12,6 +12,7 @@ from swell.model.job import JobId, JobSpec, JobState
 from swell.model.plan import Slot
 from swell.model.reason import Code, Evidence
 from swell.model.resources import Resources
+from swell.model.training import Asked, Resume, TrainingRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,21 @@ class JobRecord:
     tasks_succeeded: int
     tasks_failed: int
     nodes: tuple[str, ...]
+    training_text: str | None = None  #: as stored; None: it has reported nothing
+    lost_gpu_seconds: float = 0.0
+    resizes: int = 0
+    preemptions: int = 0
+    failures: int = 0
+    used_s: float = 0.0
+    held_by: str | None = None  #: None: nobody asked that it wait
+    wanted_width: int | None = None  #: None: the planner's choice
+    reserved_until: float | None = None  #: None: no room is being made for it
+    retry_at: float | None = None  #: None: at once
+    notice_due: int = 0
+
+    @property
+    def training(self) -> TrainingRecord | None:
+        return None if self.training_text is None else TrainingRecord.from_document(json.loads(self.training_text))
 
     @property
     def spec(self) -> JobSpec:
@@ -68,6 +84,8 @@ class AttemptRecord:
     ended_at: float | None
     outcome: str | None  #: None: not ended
     placements: list[dict[str, Any]]  #: what it was given at its start; kept after the end
+    resume: Resume = field(default_factory=lambda: Resume())
+    asked: Asked | None = None  #: None: nobody asked it to give room back
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +118,7 @@ def job_record(row: Row[Any]) -> JobRecord:
     values["reason_code"] = None if values["reason_code"] is None else Code(values["reason_code"])
     values["reason_evidence"] = json.loads(values["reason_evidence"])
     values["spec_text"] = values.pop("spec")
+    values["training_text"] = values.pop("training")
     values["nodes"] = tuple(json.loads(values["nodes"]))
     return JobRecord(**values)
 
@@ -108,6 +127,8 @@ def attempt_record(row: Row[Any]) -> AttemptRecord:
     values = dict(row._mapping)
     values["slots"] = parse_slots(values["slots"])
     values["placements"] = json.loads(values["placements"])
+    values["resume"] = Resume(**json.loads(values["resume"]))
+    values["asked"] = None if values["asked"] is None else Asked.from_document(json.loads(values["asked"]))
     return AttemptRecord(**values)
 
 

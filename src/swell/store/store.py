@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +283,18 @@ class Store:
             wanted = wanted.where(tables.event.c.job_id == job)
         return [event_record(row) for row in self._rows(wanted)]
 
+    def arrivals(self, count: int) -> list[float]:
+        """When the last jobs were submitted, oldest first."""
+        newest = select(tables.job.c.submitted_at).order_by(tables.job.c.id.desc()).limit(count)
+        return sorted(row[0] for row in self._rows(newest))
+
+    def with_notice_due(self) -> list[JobRecord]:
+        return [job_record(row) for row in self._rows(select(tables.job).where(tables.job.c.notice_due == 1))]
+
+    def lost_gpu_seconds(self) -> float:
+        """Of all jobs that are remembered."""
+        return float(self._rows(select(func.coalesce(func.sum(tables.job.c.lost_gpu_seconds), 0.0)))[0][0])
+
     def last_event_id(self) -> int:
         return int(self._rows(select(func.coalesce(func.max(tables.event.c.id), 0)))[0][0])
 
@@ -408,6 +420,8 @@ def _attempt_row(record: AttemptRecord) -> dict[str, Any]:
         "ended_at": record.ended_at,
         "outcome": record.outcome,
         "placements": json.dumps(record.placements),
+        "resume": json.dumps(asdict(record.resume)),
+        "asked": None if record.asked is None else json.dumps(record.asked.to_document()),
     }
 
 

@@ -34,6 +34,17 @@ job = Table(
     Column("tasks_succeeded", Integer, nullable=False),
     Column("tasks_failed", Integer, nullable=False),
     Column("nodes", Text, nullable=False),
+    Column("training", Text),  # what it has reported; null: nothing
+    Column("lost_gpu_seconds", Float, nullable=False, server_default="0"),
+    Column("resizes", Integer, nullable=False, server_default="0"),
+    Column("preemptions", Integer, nullable=False, server_default="0"),
+    Column("failures", Integer, nullable=False, server_default="0"),  # of its own; preemptions do not count
+    Column("used_s", Float, nullable=False, server_default="0"),  # run time of attempts that have ended
+    Column("held_by", String),  # null: nobody asked that it wait
+    Column("wanted_width", Integer),  # null: the planner's choice
+    Column("reserved_until", Float),  # null: no room is being made for it
+    Column("retry_at", Float),  # null: at once
+    Column("notice_due", Integer, nullable=False, server_default="0"),
     Index("job_by_state", "state", "ended_at"),
     Index("job_by_name", "name"),
     sqlite_autoincrement=True,  # an id is never used again, also after its job was deleted
@@ -52,6 +63,8 @@ attempt = Table(
     Column("ended_at", Float),
     Column("outcome", String),  # null: not ended
     Column("placements", Text, nullable=False),
+    Column("resume", Text, nullable=False, server_default="{}"),  # what it was told to go on from
+    Column("asked", Text),  # null: nobody asked it to give room back
     PrimaryKeyConstraint("job_id", "number"),
 )
 

@@ -6,8 +6,11 @@ of one task. docs/environment.md has the table.
 
 from __future__ import annotations
 
+import json
+
 from swell.model.launch import Launch
 
+OURS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"})
 MASTER_ADDR = "127.0.0.1"  # gangs on one machine; several machines bring a name of their own
 
 
@@ -15,10 +18,10 @@ def run_variables(launch: Launch, caller: dict[str, str], *, store: str, port: i
     """What all tasks of a launch share."""
     count = str(launch.world_size)
     world = "1" if launch.is_array else count
-    gpus = len(launch.lanes[0].devices) if launch.lanes else 0
     return {
         **caller,
         **dict(launch.env),
+        **dict(launch.own),
         "SWELL_STORE": store,
         "SWELL_JOB_ID": str(launch.attempt.job),
         "SWELL_JOB_NAME": launch.name,
@@ -30,7 +33,6 @@ def run_variables(launch: Launch, caller: dict[str, str], *, store: str, port: i
         "NODE_RANK": str(launch.nodes.index(launch.node)),
         "GROUP_RANK": str(launch.nodes.index(launch.node)),
         "NODELIST": ",".join(launch.nodes),
-        "NUM_GPUS": str(gpus),
         "MASTER_ADDR": MASTER_ADDR,
         "MASTER_PORT": str(port),
         "JOB_UUID": f"{store[:8]}-{launch.attempt.job}",
@@ -39,14 +41,32 @@ def run_variables(launch: Launch, caller: dict[str, str], *, store: str, port: i
 
 
 def task_variables(
-    shared: dict[str, str], *, index: int, is_array: bool, local_rank: int, devices: tuple[str, ...]
+    shared: dict[str, str],
+    role: tuple[tuple[str, str], ...],
+    *,
+    index: int,
+    is_array: bool,
+    local_rank: int,
+    devices: tuple[str, ...],
 ) -> dict[str, str]:
     """What is this task's own. An array's task is rank 0 of 1; its index says which part is its."""
+    given = dict(role)
     return {
         **shared,
+        **{name: text for name, text in given.items() if name not in OURS},
+        "NUM_GPUS": str(len(devices)),
+        "PL_TORCH_DISTRIBUTED_BACKEND": "nccl" if devices and not devices[0].startswith("sim-") else "gloo",
+        "TF_CONFIG": _tf_config(shared, 0 if is_array else index),
         "SWELL_TASK_INDEX": str(index),
         "JOB_COMPLETION_INDEX": str(index),
         "RANK": "0" if is_array else str(index),
         "LOCAL_RANK": "0" if is_array else str(local_rank),
         "CUDA_VISIBLE_DEVICES": ",".join(devices),
     }
+
+
+def _tf_config(shared: dict[str, str], rank: int) -> str:
+    """TensorFlow wants every worker's address: the ports from the gang's own upwards."""
+    first = int(shared["MASTER_PORT"])
+    workers = [f"{shared['MASTER_ADDR']}:{first + n}" for n in range(int(shared["WORLD_SIZE"]))]
+    return json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})

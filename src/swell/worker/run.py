@@ -31,7 +31,7 @@ from swell.model.launch import (
 )
 from swell.model.plan import ENDLESS
 from swell.model.quantity import IndexSet
-from swell.worker import processes, tasks
+from swell.worker import processes, tasks, tensorboard
 from swell.worker.environment import run_variables, task_variables
 from swell.worker.logs import LogWatch
 from swell.worker.tasks import Found, Status
@@ -89,6 +89,8 @@ class Run:
         self._sweep_kill_at: float | None = None  #: monotonic; None: no leftovers seen
         self._is_blocked = False  #: the disk is full: what is next waits until there is room
         self.is_finished = False
+        self._port = port
+        self._tensorboard: str | None = None  #: its address; empty: none; None: not looked after yet
 
     # -- taking up what is there -----------------------------------------------------------------------------
 
@@ -143,7 +145,25 @@ class Run:
         if not self.alive and self.left == 0 and not self.is_finished:
             self._sweep(now)
 
+    def _prepare(self) -> None:
+        """What tasks find when they begin: their folder for checkpoints, a token in a file, TensorBoard."""
+        self._tensorboard = ""
+        own = dict(self.launch.own)
+        if "SWELL_TOKEN" in own:
+            token = self._folder / "token"
+            with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(own["SWELL_TOKEN"])
+            self._shared["KUBEFLOW_TRAINER_SERVER_TOKEN"] = str(token)
+            with contextlib.suppress(OSError):  # the job finds out for itself, and says so in its own words
+                Path(own["SWELL_CHECKPOINTS"]).mkdir(parents=True, exist_ok=True)
+        launch, logdir = self.launch, self.launch.tensorboard
+        if logdir is not None:
+            port = self._port + launch.world_size  # above those that TF_CONFIG names
+            self._tensorboard = tensorboard.start(self._folder, logdir, launch.workdir, port, self._shared, self._marks)
+
     def _begin_tasks(self, now: float) -> None:
+        if self._tensorboard is None and self._left > 0:
+            self._prepare()
         free = self._free_lanes()
         self._is_blocked = False
         while free and self._left > 0 and not self._is_blocked:
@@ -163,18 +183,20 @@ class Run:
     def _begin(self, index: int, lane: int, now: float) -> None:
         folder = f"{self._folder}/{index}"
         numbers = [one.number for one in self.launch.lanes]
-        devices = next(one.devices for one in self.launch.lanes if one.number == lane)
+        given = self.launch.lanes[numbers.index(lane)]
+        role = self.launch.roles[given.role]
         env = task_variables(
             self._shared,
+            role.env,
             index=index,
             is_array=self.launch.is_array,
             local_rank=numbers.index(lane),
-            devices=devices,
+            devices=given.devices,
         )
         try:
             launch = self.launch
             tasks.claim(folder)  # a claim that stands is our own: inspected, and never begun
-            pid = tasks.spawn(folder, lane, launch.command, launch.workdir, launch.umask, env)
+            pid = tasks.spawn(folder, lane, role.command, launch.workdir, launch.umask, env)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in DISK_PROBLEMS:
                 self._put_back(index)
@@ -347,7 +369,16 @@ class Run:
 
     def seen(self) -> RunSeen:
         lanes = tuple(sorted(task.lane for task in self.alive.values()))
-        return RunSeen(self.launch.attempt, self.launch.node, self.launch.revision, lanes, self._left, self.is_finished)
+        launch = self.launch
+        return RunSeen(
+            launch.attempt,
+            launch.node,
+            launch.revision,
+            lanes,
+            self._left,
+            self.is_finished,
+            self._tensorboard or "",
+        )
 
     def everything(self) -> list[TaskSeen]:
         alive = [self._begun(task) for task in self.alive.values() if not task.has_ended]

@@ -1,0 +1,213 @@
+"""Endpoints for jobs: what they report, what they are asked. docs/reports.md is the contract.
+
+The token says which attempt it is for, and the guard has checked that before anything was read. What is wrong is
+refused with a reason; nothing here can slow a job down or be filled by one: bodies, rates and names are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from swell.api.services import Services
+from swell.api.wire import ERRORS, NUMBER_MAX, Json
+from swell.errors import NotFound, Rejected
+from swell.model.job import AttemptId
+from swell.model.training import METRICS_MAX, Checkpoint, Control, Report
+from swell.store import JobRecord
+
+REPORTS_PER_S = 20.0  # of one attempt; the library sends five at most
+HOLD_S_MAX = 60.0
+EPOCHS_PER_REPORT_MAX = 200
+EPOCHS_MAX = 10**9
+SECONDS_MAX = 10**9
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Epochs = Annotated[float, Field(ge=0, le=EPOCHS_MAX, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class CheckpointIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    epochs_done: Epochs
+    path: str | None = Field(default=None, max_length=4096)
+    at: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] = 0.0
+
+
+class ReportIn(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    rank: int = Field(ge=0, le=1_000_000)
+    at: Finite | None = None
+    begun: int | None = Field(default=None, ge=0, le=EPOCHS_MAX)
+    epochs_done: Epochs | None = None
+    epochs_total: Epochs | None = None
+    epochs: list[tuple[int, Seconds]] = Field(default_factory=list, max_length=EPOCHS_PER_REPORT_MAX)
+    steps: tuple[Annotated[int, Field(ge=0, le=NUMBER_MAX)], Seconds] | None = None
+    memory_mib: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+    checkpoint: CheckpointIn | None = None
+    metrics: dict[Name, Finite] = Field(default_factory=dict, max_length=METRICS_MAX)
+    yielding: bool = False
+
+
+class MetricIn(BaseModel):
+    name: str
+    value: str
+
+
+class TrainerStatus(BaseModel):
+    progressPercentage: float | None = Field(default=None, ge=0, le=100)  # noqa: N815  Kubeflow's names
+    estimatedRemainingSeconds: float | None = Field(default=None, ge=0, le=SECONDS_MAX)  # noqa: N815
+    metrics: list[MetricIn] = Field(default_factory=list, max_length=256)
+    lastUpdatedTime: str | None = None  # noqa: N815
+
+
+class TrainerStatusIn(BaseModel):
+    """Kubeflow's trainer status; a field that a later version adds is not our business."""
+
+    trainerStatus: TrainerStatus | None = None  # noqa: N815
+
+
+def reports_router(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/attempts", tags=["reports"], responses=ERRORS)
+    controller = services.controller
+    pace = _Pace()
+
+    async def take(report: Report) -> None:
+        pace.step(report.attempt)
+        await asyncio.wrap_future(controller.report(report))
+
+    @router.post("/{attempt}/report")
+    async def report(attempt: str, body: ReportIn) -> Response:
+        """What a job says of its training; answered when it is on disk."""
+        whose = _parse(attempt)
+        checkpoint = None if body.checkpoint is None else _checkpoint(services, whose, body.checkpoint)
+        told = body.model_dump(exclude={"at", "yielding", "checkpoint", "metrics", "epochs", "steps"})
+        await take(
+            Report(
+                whose,
+                **told,
+                epochs=tuple(body.epochs),
+                steps=body.steps,
+                checkpoint=checkpoint,
+                metrics=tuple(body.metrics.items()),
+                is_yielding=body.yielding,
+            )
+        )
+        return Json(_answer(controller.control(whose)))
+
+    @router.get("/{attempt}/control")
+    async def control(
+        attempt: str,
+        rank: int = Query(0, ge=0, le=1_000_000),
+        begun: int | None = Query(None, ge=0, le=EPOCHS_MAX),
+        known: str = Query("", max_length=20, description="the stop_after_epoch the asker knows; empty: none"),
+        hold_s: float = Query(0, ge=0, le=HOLD_S_MAX),
+    ) -> Response:
+        """What a job is asked to do; waits until that is not what it knows."""
+        whose = _parse(attempt)
+        if begun is not None:
+            controller.has_begun(whose, rank, begun)
+        until = asyncio.get_running_loop().time() + hold_s
+        asked = controller.control(whose)
+        while _text(asked) == known and not asked.yield_now and not services.control.is_closed:
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                break
+            await services.control.wait(left)
+            asked = controller.control(whose)
+        return Json(_answer(asked))
+
+    @router.post("/{attempt}/trainer-status")
+    async def trainer_status(attempt: str, body: TrainerStatusIn) -> Response:
+        """Kubeflow's trainer status protocol, which Transformers sends by itself."""
+        if body.trainerStatus is not None:
+            await take(_from_kubeflow(_parse(attempt), body.trainerStatus))
+        return Json({})
+
+    return router
+
+
+def _answer(control: Control) -> dict[str, Any]:
+    return asdict(control)
+
+
+def _text(control: Control) -> str:
+    return "" if control.stop_after_epoch is None else str(control.stop_after_epoch)
+
+
+def _parse(text: str) -> AttemptId:
+    try:
+        return AttemptId.parse(text)
+    except ValueError:
+        raise NotFound(f"there is no attempt {text!r}; it is written as in SWELL_ATTEMPT, 12.1") from None
+
+
+def _checkpoint(services: Services, attempt: AttemptId, told: CheckpointIn) -> Checkpoint:
+    path = None if told.path is None else _path_inside(services, services.store.job(attempt.job), told.path)
+    return Checkpoint(told.epochs_done, path, told.at or services.now(), attempt.number)
+
+
+def _path_inside(services: Services, job: JobRecord, told: str) -> str:
+    """Relative to the job's folder. What lies outside, or is not there, cannot be resumed from."""
+    if "\0" in told:
+        raise Rejected("the checkpoint's path holds a null character, which no file's name can")
+    folder = Path(os.path.realpath(services.checkpoints(job)))
+    found = Path(os.path.realpath(folder / told))
+    if not found.is_relative_to(folder) or found == folder:
+        raise Rejected(f"the checkpoint {told!r} lies outside the job's folder {folder}; write it there")
+    if not found.exists():
+        raise Rejected(f"the checkpoint {told!r} does not exist; make it durable first, then report it")
+    return str(found.relative_to(folder))
+
+
+def _from_kubeflow(attempt: AttemptId, status: TrainerStatus) -> Report:
+    named = {metric.name: number for metric in status.metrics if (number := _number(metric.value)) is not None}
+    total, current = named.pop("totalEpochs", None), named.pop("currentEpoch", None)
+    done = None
+    if status.progressPercentage is not None:
+        done = status.progressPercentage / 100 * (total or 1.0)
+    elif current is not None:
+        done = current
+    shown = [(name[:100], value) for name, value in named.items() if name][:METRICS_MAX]
+    return Report(
+        attempt,
+        rank=0,
+        epochs_done=done,
+        epochs_total=total if total is not None else (1.0 if done is not None else None),
+        metrics=tuple(shown),
+        left_s=status.estimatedRemainingSeconds,
+    )
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+class _Pace:
+    """How many reports an attempt may send: so many a second, in bursts of twice that."""
+
+    def __init__(self) -> None:
+        self._left: dict[AttemptId, tuple[float, float]] = {}
+
+    def step(self, attempt: AttemptId) -> None:
+        now = time.monotonic()
+        left, at = self._left.get(attempt, (2 * REPORTS_PER_S, now))
+        left = min(2 * REPORTS_PER_S, left + (now - at) * REPORTS_PER_S)
+        if left < 1:
+            raise HTTPException(429, f"more than {REPORTS_PER_S:g} reports a second; send the newest state less often")
+        self._left[attempt] = left - 1, now
+        if len(self._left) > 10_000:
+            self._left = {one: seen for one, seen in self._left.items() if now - seen[1] < 10}

@@ -1,0 +1,151 @@
+"""What may somebody ask of a job, and what does that change?
+
+An intent is carried out by the loop, between what was seen and the plan: it looks at the world as it is, refuses
+before it changes anything, and is durable when its future is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from swell.controller.observe import Effect
+from swell.controller.training import fold_report
+from swell.controller.world import LiveJob, World
+from swell.controller.yielding import ask
+from swell.errors import Conflict, Rejected
+from swell.model.job import JobId, JobState, ResizeMode
+from swell.model.reason import Code
+from swell.model.training import Report
+from swell.store import Changes, EventRecord, JobRecord
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Turn:
+    """One cycle's sheet."""
+
+    world: World
+    changes: Changes
+    now: float
+    effects: list[Effect] = field(default_factory=list)
+
+
+Intent = Callable[[Turn], T]
+
+
+def report(told: Report) -> Intent[None]:
+    def intent(turn: Turn) -> None:
+        fold_report(turn.world, told, turn.changes, turn.now)
+
+    return intent
+
+
+def hold(job_id: JobId, by: str) -> Intent[None]:
+    def intent(turn: Turn) -> None:
+        job = _live(turn, job_id)
+        if job.held_by is not None:
+            return
+        if job.attempt is not None:
+            _refuse_unless_it_resumes(job, "hold", f"wait for it, or start it again with: swell requeue --now {job.id}")
+        job.held_by = by
+        _note(turn, job, "HoldRequested", by)
+
+    return intent
+
+
+def release(job_id: JobId, by: str) -> Intent[None]:
+    def intent(turn: Turn) -> None:
+        job = _live(turn, job_id)
+        if job.held_by is None:
+            raise Conflict(f"job {job.id} is not held; it is {job.state}")
+        job.held_by = None
+        _note(turn, job, "Released", by)
+
+    return intent
+
+
+def requeue(job_id: JobId, by: str, *, is_now: bool, read: Callable[[JobId], JobRecord]) -> Intent[None]:
+    def intent(turn: Turn) -> None:
+        job = turn.world.jobs.get(job_id)
+        if job is None:
+            _take_back(turn, read(job_id), by)
+        elif job.attempt is None:
+            raise Conflict(f"job {job.id} is {job.state}: it has not started, so there is nothing to start again")
+        elif job.shape.is_array:
+            raise Conflict(f"job {job.id} is an array; its tasks cannot be started again while it runs")
+        else:
+            if not is_now:
+                _refuse_unless_it_resumes(job, "requeue", f"stop it at once with: swell requeue --now {job.id}")
+            when = ResizeMode.IMMEDIATE if is_now else job.mode
+            cause = f"requeued by {by}"
+            turn.effects += ask(turn.world, job, turn.changes, turn.now, width=0, when=when, cause=cause)
+            _note(turn, job, "RequeueRequested", by)
+
+    return intent
+
+
+def _take_back(turn: Turn, record: JobRecord, by: str) -> None:
+    """One that has failed or was cancelled gets another life, and its retries again."""
+    if record.state is JobState.SUCCEEDED:
+        raise Conflict(f"job {record.id} has succeeded; submit it again to run it once more")
+    if record.spec.array is not None:
+        raise Conflict(f"job {record.id} is an array and has ended; submit what is missing as a new job")
+    turn.changes.set_job(record.id, ended_at=None, exit_code=None, cancel_requested_by=None, cancel_grace_s=None)
+    job = turn.world.add(record)
+    job.state, job.reason, job.evidence = JobState.QUEUED, Code.NOT_YET_PLANNED, {}
+    job.cancel_by = job.cancel_grace_s = job.held_by = job.retry_at = None
+    job.failures, job.after = 0, ()
+    turn.world.asked.discard(job.id)
+    _note(turn, job, "Requeued", by)
+
+
+def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool) -> Intent[None]:
+    def intent(turn: Turn) -> None:
+        job = _live(turn, job_id)
+        shape = job.shape
+        if shape.is_array:
+            raise Rejected(f"job {job.id} is an array; how many of its tasks run at once is in its own spec")
+        if width is not None and not shape.width_min <= width <= shape.width_max:
+            raise Rejected(
+                f"width {width} lies outside what job {job.id} asked for, {shape.width_min}..{shape.width_max}"
+            )
+        is_running_at = job.attempt.width if job.attempt is not None else None
+        if width is not None and is_running_at not in (None, width) and not is_now:
+            _refuse_unless_it_resumes(job, "resize", f"stop and start it at once with: swell scale --now {job.id} N")
+        job.wanted_width = width
+        _note(turn, job, "ScaleRequested", by, width=width)
+        if is_now and width is not None and is_running_at not in (None, width):
+            cause = f"scaled to {width} by {by}"
+            turn.effects += ask(
+                turn.world, job, turn.changes, turn.now, width=width, when=ResizeMode.IMMEDIATE, cause=cause
+            )
+
+    return intent
+
+
+def _live(turn: Turn, job_id: JobId) -> LiveJob:
+    job = turn.world.jobs.get(job_id)
+    if job is None:
+        raise Conflict(f"job {job_id} has ended")
+    return job
+
+
+def _refuse_unless_it_resumes(job: LiveJob, what: str, instead: str) -> None:
+    """Nothing is stopped whose work would be lost, unless somebody says so."""
+    if job.mode is ResizeMode.IMMEDIATE:
+        return
+    has_checkpoint = job.training is not None and job.training.checkpoint is not None
+    if job.shape.is_array or job.mode is ResizeMode.NEVER or not has_checkpoint:
+        why = (
+            "it may not be resized (resize: never)" if job.mode is ResizeMode.NEVER else "it has reported no checkpoint"
+        )
+        raise Conflict(f"job {job.id} runs, and {why}: to {what} it would lose its work; {instead}")
+
+
+def _note(turn: Turn, job: LiveJob, kind: str, by: str, **detail: object) -> None:
+    job.write(turn.changes)
+    turn.world.asked.add(job.id)
+    turn.changes.events.append(EventRecord(kind, job.id, by, detail=dict(detail)))

@@ -1,0 +1,66 @@
+"""Where does a job report, with what token, and what is it told to go on from?
+
+A token is an HMAC over attempt and expiry: nothing of it is stored, it dies with its attempt, and it can do nothing but
+report on it. It is the same whenever it is made, so a restarted server knows the jobs that run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from swell.model.job import AttemptId, JobSpec
+from swell.store import AttemptRecord
+
+LASTS_S = 365 * 86400.0  # longer than any attempt; a stolen one is of no use after its attempt anyway
+HEARTBEAT_STEPS = 100  # after so many steps KubeProfiler sends what it measured
+TOKEN_PREFIX = "swj"  # noqa: S105  what every job token begins with
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    url: str
+    secret: str
+    checkpoints: str  #: folder that holds one folder per job
+
+    def folder(self, job: int, spec_folder: str | None) -> str:
+        return spec_folder if spec_folder is not None else str(PurePosixPath(self.checkpoints) / str(job))
+
+    def variables(self, spec: JobSpec, attempt: AttemptRecord) -> tuple[tuple[str, str], ...]:
+        """What only this attempt is told. docs/reports.md has the table."""
+        name = AttemptId(attempt.job_id, attempt.number)
+        folder = self.folder(attempt.job_id, spec.checkpoints)
+        path = attempt.resume.checkpoint
+        told = {
+            "SWELL_URL": self.url,
+            "SWELL_TOKEN": make_token(self.secret, name, attempt.created_at + LASTS_S),
+            "SWELL_CHECKPOINTS": folder,
+            "SWELL_CHECKPOINT": "" if path is None else str(PurePosixPath(folder) / path),
+            "SWELL_WIDTH": str(attempt.width),
+            "SWELL_GRACE_S": f"{spec.grace_s:g}",
+            "EPOCHS_DONE": f"{int(attempt.resume.epochs_done)}",
+            "HEARTBEAT_FREQ": str(HEARTBEAT_STEPS),
+            "KUBEFLOW_TRAINER_SERVER_URL": f"{self.url}/api/v1/attempts/{name}/trainer-status",
+        }
+        if spec.epochs is not None:
+            told["EPOCHS_TO_BE_DONE"] = str(spec.epochs)
+        return tuple(sorted(told.items()))
+
+
+def make_token(secret: str, attempt: AttemptId, expires_at: float) -> str:
+    body = f"{TOKEN_PREFIX}.{attempt.job}.{attempt.number}.{int(expires_at)}"
+    return f"{body}.{hmac.new(secret.encode(), body.encode(), hashlib.sha256).hexdigest()}"
+
+
+def read_token(secret: str, token: str, now: float) -> AttemptId | None:
+    """Whose it is; None: forged, broken or expired."""
+    body, _, signature = token.rpartition(".")
+    expected = hmac.new(secret.encode(), body.encode(), hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(signature.encode(), expected.encode()):
+        return None
+    prefix, job, number, expires_at = body.split(".")
+    if prefix != TOKEN_PREFIX or now > int(expires_at):
+        return None
+    return AttemptId(int(job), int(number))

@@ -1,0 +1,116 @@
+"""What follows from what a job says of itself?
+
+Reports are facts like those of the workers, with one difference: they come from code that is not ours, so what cannot
+be true is refused and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from swell.controller.world import LiveJob, World
+from swell.errors import Conflict, NotFound, Rejected
+from swell.model.job import JobState
+from swell.model.training import METRICS_MAX, Checkpoint, Control, Measure, Report, TrainingRecord, mixed
+from swell.store import Changes
+from swell.throughput import predict
+
+
+def control_of(job: LiveJob) -> Control:
+    asked = job.asked
+    if asked is None:
+        return Control()
+    return Control(asked.stop_after_epoch, yield_now=job.state is JobState.STOPPING)
+
+
+def fold_report(world: World, report: Report, changes: Changes, now: float) -> LiveJob:
+    """Bring the job up to what it says."""
+    job = world.jobs.get(report.attempt.job)
+    if job is None:
+        raise NotFound(f"job {report.attempt.job} has ended, or never was; nothing can be reported on it")
+    if job.attempt is None or job.attempts != report.attempt.number:
+        raise Conflict(f"attempt {report.attempt} is over: job {job.id} is at attempt {job.attempts}")
+    known = job.training or TrainingRecord(epochs_done=job.attempt.resume.epochs_done, epochs_total=job.epochs)
+    if report.begun is not None:
+        job.begun[report.rank] = max(report.begun, job.begun.get(report.rank, 0))
+    if report.rank == 0:
+        _refuse_backwards(job, known, report)
+        job.training = _updated(job, known, report, now)
+        job.write(changes)
+    elif job.training is None:
+        job.training = known
+        job.write(changes)
+    return job
+
+
+def _refuse_backwards(job: LiveJob, known: TrainingRecord, report: Report) -> None:
+    assert job.attempt is not None
+    floor = max(job.attempt.resume.epochs_done, known.epochs_done)
+    if report.epochs_done is not None and report.epochs_done < floor:
+        raise Rejected(
+            f"epochs go backwards: {report.epochs_done:g} done, but {floor:g} were reported before; "
+            "a restarted job goes on from EPOCHS_DONE"
+        )
+    durable = known.checkpoint.epochs_done if known.checkpoint else 0.0
+    if report.checkpoint is not None and report.checkpoint.epochs_done < durable:
+        raise Rejected(
+            f"the checkpoint holds {report.checkpoint.epochs_done:g} epochs, but one of {durable:g} was reported before"
+        )
+    total = report.epochs_total
+    if total is not None and report.epochs_done is not None and report.epochs_done > total:
+        raise Rejected(f"{report.epochs_done:g} epochs done of {total:g} cannot be; report the true total")
+
+
+def _updated(job: LiveJob, known: TrainingRecord, report: Report, now: float) -> TrainingRecord:
+    assert job.attempt is not None
+    after = known
+    if job.began_at is None and (report.begun or report.epochs_done is not None):
+        job.began_at = now  # the first sign of training tells what the start cost
+        after = replace(after, restart_s=mixed(after.restart_s, now - job.attempt.created_at + job.wound_down_s))
+    if report.epochs_total is not None:
+        after = replace(after, epochs_total=report.epochs_total)
+    if report.epochs_done is not None:
+        after = replace(after, epochs_done=report.epochs_done)
+    if report.metrics:
+        merged = {**after.metrics, **dict(report.metrics)}
+        after = replace(after, metrics=dict(list(merged.items())[-METRICS_MAX:]))
+    if report.is_yielding:
+        after = replace(after, yielded=job.attempts)
+    after = after.with_measure(_measured(job, after, report))
+    if report.checkpoint is not None:
+        after = _with_checkpoint(job, after, report.checkpoint, now)
+    return replace(after, ends_at=_ends_at(job, after, report, now))
+
+
+def _measured(job: LiveJob, known: TrainingRecord, report: Report) -> Measure:
+    assert job.attempt is not None
+    measure = known.measure(job.attempt.width, len(job.nodes))
+    for _, seconds in report.epochs:
+        measure = measure.with_epoch(seconds)
+    if report.steps is not None:
+        measure = measure.with_steps(*report.steps)
+    if report.memory_mib is not None:
+        measure = measure.with_memory(report.memory_mib)
+    return measure
+
+
+def _with_checkpoint(job: LiveJob, known: TrainingRecord, checkpoint: Checkpoint, now: float) -> TrainingRecord:
+    before = known.checkpoint
+    if before is not None and before.epochs_done == checkpoint.epochs_done and before.path == checkpoint.path:
+        return known  # said again
+    assert job.attempt is not None
+    at = min(max(checkpoint.at, job.attempt.created_at), now)  # its clock may be wrong, ours decides
+    since = job.durable_at
+    every_s = known.every_s if since is None or at <= since else mixed(known.every_s, at - since)
+    kept = replace(checkpoint, at=at, attempt=job.attempts)
+    return replace(known, checkpoint=kept, every_s=every_s, epochs_done=max(known.epochs_done, checkpoint.epochs_done))
+
+
+def _ends_at(job: LiveJob, known: TrainingRecord, report: Report, now: float) -> float | None:
+    """Were nothing to change."""
+    assert job.attempt is not None
+    if report.left_s is not None:
+        return now + report.left_s
+    if known.epochs_total is None or not known.epoch_s():
+        return known.ends_at
+    return now + max(0.0, known.epochs_total - known.epochs_done) * predict(known.epoch_s(), job.attempt.width)

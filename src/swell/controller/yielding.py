@@ -1,0 +1,233 @@
+"""How does a job give its room back, and what is lost by it?
+
+It is asked (`ask`): at a checkpoint it learns after which epoch to stop, and it has until the deadline; immediate
+ones are sent SIGTERM at once. Ranks agree without talking: the epoch lies above every one that any of them is
+known to have begun, far enough that each of them hears of it before. When all its processes have been seen to end it
+lines up again (`come_back`) and goes on from the last checkpoint it reported. What was done after that checkpoint
+is lost, and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from swell.controller.world import LiveJob, World
+from swell.model.job import AttemptId, JobState, ResizeMode
+from swell.model.launch import CAUSE_REBOOT, CAUSE_START, CAUSE_STOPPED, CAUSE_TIME_LIMIT
+from swell.model.reason import Code
+from swell.model.training import Asked
+from swell.store import Changes, EventRecord
+from swell.throughput import predict
+
+NEWS_S = 1.0  # within this every rank has heard what it was asked; they ask with a long poll
+RETRY_S_MAX = 60.0
+RESERVED_EXTRA_S = 60.0  # a reservation outlives the deadline of those who make room
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    attempt: AttemptId
+    grace_s: float
+
+
+def ask(
+    world: World,
+    job: LiveJob,
+    changes: Changes,
+    now: float,
+    *,
+    width: int,
+    when: ResizeMode,
+    cause: str,
+    deadline_s: float | None = None,
+    room_for: int | None = None,
+) -> list[Stop]:
+    """Ask it to give its room back; asking again changes nothing."""
+    if job.attempt is None or job.asked is not None or job.state is JobState.STOPPING:
+        return []
+    asked = Asked(
+        width=width,
+        when=when,
+        cause=cause,
+        at=now,
+        deadline_at=None if deadline_s is None else now + deadline_s,
+        room_for=room_for,
+        stop_after_epoch=_stop_after(job) if when is ResizeMode.AT_CHECKPOINT else None,
+    )
+    job.set_attempt(replace(job.attempt, asked=asked), changes)
+    world.timed.add(job.id)
+    detail = {"width": width, "when": str(when), "cause": cause, "room_for": room_for}
+    changes.events.append(EventRecord("AskedToYield", job.id, detail=detail))
+    _reserve(world, room_for, changes, now + (deadline_s or job.grace_s) + RESERVED_EXTRA_S)
+    return [] if when is ResizeMode.AT_CHECKPOINT else stop(job, changes, cause, None)
+
+
+def _reserve(world: World, holder: int | None, changes: Changes, until: float) -> None:
+    """Whoever room is made for stands first among its priority until it starts."""
+    waiting = None if holder is None else world.jobs.get(holder)
+    if waiting is not None and until > (waiting.reserved_until or 0.0):
+        waiting.reserved_until = until
+        world.timed.add(waiting.id)
+        waiting.write(changes)
+
+
+def _stop_after(job: LiveJob) -> int:
+    """An epoch that no rank has finished; with several ranks one that none can finish before it hears of it.
+
+    Every attempt does at least one, however often it is asked: a job that is resized all the time gets somewhere.
+    """
+    assert job.attempt is not None
+    begun = max([int(job.attempt.resume.epochs_done) + 1, *job.begun.values()])
+    if len(job.begun) <= 1 and job.tasks_total == 1:
+        return begun
+    measured = job.training.epoch_s() if job.training else ()
+    epoch_s = predict(measured, job.attempt.width) if measured else NEWS_S
+    return begun + max(1, math.ceil(NEWS_S / max(epoch_s, 0.001)))
+
+
+def stop(job: LiveJob, changes: Changes, cause: str, grace_s: float | None) -> list[Stop]:
+    """SIGTERM, grace, SIGKILL."""
+    grace = job.grace_s if grace_s is None else grace_s
+    job.state, job.reason = JobState.STOPPING, Code.STOPPING
+    job.evidence = {"cause": cause, "grace_s": grace, "cancelled": job.cancel_by}
+    job.write(changes)
+    changes.events.append(EventRecord("Stopping", job.id, detail={"cause": cause, "grace_s": grace}))
+    return [Stop(job.attempt_id, grace)]
+
+
+# -- what is due ---------------------------------------------------------------------------------------------
+
+
+def see_to_what_is_due(world: World, changes: Changes, now: float) -> list[Stop]:
+    """Deadlines that have passed, reservations that have run out."""
+    stops: list[Stop] = []
+    for job_id in sorted(world.timed):
+        job = world.jobs.get(job_id)
+        if job is None or (next_due(job) is None and job.asked is None):
+            world.timed.discard(job_id)
+            continue
+        if job.reserved_until is not None and job.reserved_until <= now:
+            job.reserved_until = None
+            job.write(changes)
+        if job.retry_at is not None and job.retry_at <= now:
+            job.retry_at = None
+            job.write(changes)
+        stops += _overdue(job, changes, now)
+    return stops
+
+
+def next_due(job: LiveJob) -> float | None:
+    """When something is to be done about it without an event; None: never."""
+    asked = job.asked
+    deadline_at = asked.deadline_at if asked is not None and job.state is not JobState.STOPPING else None
+    moments = [at for at in (deadline_at, job.reserved_until, job.retry_at) if at is not None]
+    return min(moments, default=None)
+
+
+def _overdue(job: LiveJob, changes: Changes, now: float) -> list[Stop]:
+    asked = job.asked
+    if asked is None or asked.deadline_at is None or asked.deadline_at > now or job.state is JobState.STOPPING:
+        return []
+    return stop(job, changes, f"{asked.cause}; it made no checkpoint within {asked.deadline_at - asked.at:.0f} s", None)
+
+
+def hasten(job: LiveJob, changes: Changes, now: float) -> None:
+    """Some ranks have yielded: the others have their grace to do so too."""
+    asked = job.asked
+    if asked is None or job.attempt is None:
+        return
+    by = now + job.grace_s
+    if asked.deadline_at is None or asked.deadline_at > by:
+        job.set_attempt(replace(job.attempt, asked=replace(asked, deadline_at=by)), changes)
+
+
+# -- when all its processes have ended -----------------------------------------------------------------------
+
+
+def has_yielded(job: LiveJob) -> bool:
+    """Did the attempt end because it was asked to, with work left? Its exit code alone does not tell."""
+    assert job.attempt is not None
+    said_so = job.training is not None and job.training.yielded == job.attempts
+    if job.asked is None:
+        return job.yielded > 0 and job.training is not None
+    if job.has_only_succeeded:
+        return said_so or _has_epochs_left(job)
+    stopped_by_us = job.failure is not None and job.failure.cause == CAUSE_STOPPED
+    return stopped_by_us or said_so or job.yielded > 0
+
+
+def _has_epochs_left(job: LiveJob) -> bool:
+    training = job.training
+    return training is not None and training.epochs_total is not None and training.epochs_done < training.epochs_total
+
+
+def may_retry(job: LiveJob) -> bool:
+    """A failure of its own, and patience left. A wrong command or a time limit fails the same way again."""
+    cause = job.failure.cause if job.failure else ""
+    return cause not in (CAUSE_START, CAUSE_TIME_LIMIT) and job.failures < job.retries
+
+
+def survives_restart(job: LiveJob) -> bool:
+    """Its machine was restarted under it: no fault of its own, and it can go on."""
+    if job.failure is None or job.failure.cause != CAUSE_REBOOT:
+        return False
+    return job.mode is ResizeMode.IMMEDIATE or (job.training is not None and job.training.checkpoint is not None)
+
+
+def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> None:
+    """The attempt is over, the job is not: it lines up again, or is held."""
+    assert job.attempt is not None
+    asked, attempt = job.asked, job.attempt
+    lost = lost_seconds(job, ended_at)
+    job.lost_gpu_seconds += lost
+    job.wound_down_s = max(0.0, ended_at - (job.durable_at or ended_at)) if not lost else 0.0
+    job.used_s += max(0.0, ended_at - (attempt.started_at or ended_at))
+    if asked is not None and outcome == "yielded":
+        job.resizes += asked.width > 0
+        job.preemptions += asked.width == 0
+    if job.training is not None:  # what is not durable was not done
+        durable = job.training.checkpoint.epochs_done if job.training.checkpoint else 0.0
+        job.training = replace(job.training, epochs_done=durable, ends_at=None)
+    job.set_attempt(replace(attempt, slots=(), ended_at=ended_at, outcome=outcome), changes)
+    number, failure = job.attempts, job.failure
+    job.start_over()
+    job.state = JobState.HELD if job.held_by else JobState.QUEUED
+    job.reason = Code.HELD if job.held_by else Code.NOT_YET_PLANNED
+    job.evidence = {}
+    job.write(changes)
+    detail: dict[str, object] = {"attempt": number, "outcome": outcome, "lost_gpu_seconds": round(lost, 3)}
+    if asked is not None:
+        detail |= {"cause": asked.cause, "to_width": asked.width}
+    if outcome == "failed" and failure is not None:
+        detail |= {"exit_code": failure.exit_code}
+    changes.events.append(EventRecord("Yielded" if outcome == "yielded" else "Retrying", job.id, detail=detail))
+
+
+def retry_later(world: World, job: LiveJob, now: float) -> None:
+    job.failures += 1
+    job.retry_at = now + min(RETRY_S_MAX, 2.0 ** (job.failures - 1))
+    world.timed.add(job.id)
+
+
+def lost_seconds(job: LiveJob, ended_at: float) -> float:
+    """Device-seconds of work that must be done again; none when it ended at its checkpoint."""
+    if job.durable_at is None:
+        return 0.0
+    training = job.training
+    left_in_order = job.yielded > 0 or job.has_only_succeeded
+    is_durable = (
+        training is not None
+        and training.checkpoint is not None
+        and training.checkpoint.attempt == job.attempts
+        and training.checkpoint.epochs_done >= training.epochs_done
+    )
+    if left_in_order and (is_durable or not _has_trained(job)):
+        return 0.0
+    return job.devices * max(0.0, ended_at - job.durable_at)
+
+
+def _has_trained(job: LiveJob) -> bool:
+    """Did it finish any epoch in this attempt?"""
+    assert job.attempt is not None
+    return job.training is not None and job.training.epochs_done > job.attempt.resume.epochs_done

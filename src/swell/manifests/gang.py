@@ -1,0 +1,161 @@
+"""Which tasks does a Kubernetes object become, and how wide may they be?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from swell.errors import Rejected
+from swell.manifests.container import Container
+from swell.manifests.context import Context
+from swell.manifests.metadata import Identity
+from swell.manifests.native import RETRIES_MAX, range_text
+from swell.manifests.podspec import Pod
+from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, Role
+from swell.model.resources import Resources
+
+NONE = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tasks that are alike: a role whose width is not decided yet."""
+
+    name: str
+    container: Container
+    count: int
+
+    @property
+    def gpus(self) -> tuple[int, int]:
+        return self.container.gpus or NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    dimension: Dimension
+    low: int
+    high: int
+
+
+def pod_parts(pod: Pod, identity: Identity) -> tuple[Part, ...]:
+    """One task for each container, in their order."""
+    containers = annotated(pod.containers, identity, pod.where)
+    parts = tuple(Part(container.name, container, 1) for container in containers)
+    holders = [part for part in parts if part.gpus[1] > 0]
+    if len(holders) > 1 and any(is_range(part.gpus) for part in holders):
+        asked = ", ".join(f"{part.name!r}: {range_text(part.gpus)}" for part in holders)
+        raise Rejected(
+            f"{pod.where}.containers ask for a range of GPUs beside other GPUs ({asked}); "
+            "only one container of a pod may have GPUs when one of them has a range"
+        )
+    return parts
+
+
+def annotated(containers: tuple[Container, ...], identity: Identity, where: str) -> tuple[Container, ...]:
+    """The annotations' range goes to the container with the GPUs, if it does not give a range of its own."""
+    if identity.gpus is None:
+        return containers
+    said = [container for container in containers if container.gpus is not None]
+    holders = [container for container in said if container.gpus != NONE] if said else list(containers)
+    total = _sum(said) if said else identity.gpus
+    fits = total == identity.gpus if is_range(total) else identity.gpus[0] <= total[0] <= identity.gpus[1]
+    if not fits:
+        raise Rejected(
+            f"metadata.annotations ask for {range_text(identity.gpus)} GPUs (request, limit), but {where}.containers "
+            f"for {range_text(total)}; make them the same, or leave the annotations out"
+        )
+    if said and (is_range(total) or total == identity.gpus):
+        return containers
+    if len(holders) > 1:
+        names = ", ".join(repr(container.name) for container in holders)
+        raise Rejected(
+            f"metadata.annotations ask for {range_text(identity.gpus)} GPUs (request, limit), but not for which of the "
+            f"containers {names}; write requests and limits of nvidia.com/gpu there instead"
+        )
+    return tuple(replace(one, gpus=identity.gpus) if one is holders[0] else one for one in containers)
+
+
+def _sum(containers: list[Container]) -> tuple[int, int]:
+    spans = [container.gpus or NONE for container in containers]
+    return sum(low for low, _ in spans), sum(high for _, high in spans)
+
+
+def is_range(span: tuple[int, int]) -> bool:
+    return span[0] < span[1]
+
+
+def gang_width(parts: tuple[Part, ...]) -> Width:
+    """All tasks that have GPUs are widened in step, so one range must hold for all of them."""
+    holders = [part for part in parts if part.gpus[1] > 0]
+    ranges = [part for part in holders if is_range(part.gpus)]
+    if not ranges:
+        is_one_task = sum(part.count for part in parts) == 1
+        if is_one_task and holders:
+            return Width(Dimension.GPUS, *parts[0].gpus)
+        return Width(Dimension.TASKS, parts[0].count, parts[0].count)
+    other = next((part for part in holders if part.gpus != ranges[0].gpus), None)
+    if other is not None:
+        raise Rejected(
+            f"{ranges[0].container.where} asks for {range_text(ranges[0].gpus)} GPUs and {other.container.where} for "
+            f"{range_text(other.gpus)}: the tasks of a job are widened in step; give them the same range"
+        )
+    return Width(Dimension.GPUS, *ranges[0].gpus)
+
+
+def check_replicas(identity: Identity, pods: int) -> None:
+    if identity.replicas is not None and identity.replicas != pods:
+        raise Rejected(
+            f"metadata.annotations: replicas is {identity.replicas}, but the manifest has {pods} "
+            f"pod{'' if pods == 1 else 's'}; make them the same, or leave the annotation out"
+        )
+
+
+def make_spec(
+    identity: Identity,
+    context: Context,
+    parts: tuple[Part, ...],
+    pods: tuple[Pod, ...],
+    width: Width,
+    *,
+    retries: int,
+    deadline_s: float | None = None,
+    array: Array | None = None,
+) -> JobSpec:
+    """What several pods say of the whole: the shortest limit, the longest grace, the highest priority."""
+    deadlines = [seconds for seconds in (deadline_s, *(pod.deadline_s for pod in pods)) if seconds is not None]
+    priorities = [pod.priority for pod in pods if pod.priority is not None]
+    graces = [pod.grace_s for pod in pods if pod.grace_s is not None]
+    return JobSpec(
+        name=identity.name,
+        roles=tuple(_role(part) for part in parts),
+        dimension=width.dimension,
+        width_min=width.low,
+        width_max=width.high,
+        array=array,
+        priority=max(priorities, default=0) if identity.priority is None else identity.priority,
+        time_limit_s=min(deadlines, default=None) if identity.time_limit_s is None else identity.time_limit_s,
+        grace_s=max(graces, default=GRACE_S_DEFAULT),
+        workdir=_workdir(parts) or context.workdir,
+        env=(),  # every role has its own
+        umask=context.umask,
+        epochs=identity.epochs,
+        resize=identity.resize,
+        retries=min(retries, RETRIES_MAX),
+        rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks
+    )
+
+
+def _role(part: Part) -> Role:
+    container = part.container
+    resources = Resources(container.cpus_milli, container.memory_mib, part.gpus[0])
+    return Role(part.name, container.command, resources, part.count, container.env)
+
+
+def _workdir(parts: tuple[Part, ...]) -> str | None:
+    first = parts[0].container
+    for part in parts[1:]:
+        if part.container.workdir != first.workdir:
+            raise Rejected(
+                f"{first.where} runs in {first.workdir or 'no workingDir'} and {part.container.where} in "
+                f"{part.container.workdir or 'no workingDir'}; a job has one folder: give both the same"
+            )
+    return first.workdir

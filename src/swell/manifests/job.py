@@ -1,0 +1,116 @@
+"""What does `apiVersion: batch/v1, kind: Job` ask for?
+
+Several completions are an array: independent tasks, one per index. A gang is written as a PyTorchJob.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swell.errors import Rejected
+from swell.manifests.context import Context
+from swell.manifests.fields import Fields, is_true, take_choice, whole_number
+from swell.manifests.gang import Part, Width, check_replicas, gang_width, is_range, make_spec, pod_parts
+from swell.manifests.metadata import read_object
+from swell.manifests.native import range_text
+from swell.manifests.podspec import HOLD, RETRIES_DEFAULT, read_seconds, read_template
+from swell.model.job import Array, Dimension, JobSpec
+from swell.model.quantity import ARRAY_TASKS_MAX, IndexSet
+
+RESTARTS = ("OnFailure", "Never")
+MODES = ("NonIndexed", "Indexed")
+INT32_MAX = 2**31 - 1
+JOB = Fields(
+    used=(
+        "template",
+        "completions",
+        "parallelism",
+        "completionMode",
+        "backoffLimit",
+        "backoffLimitPerIndex",
+        "activeDeadlineSeconds",
+        "suspend",
+    ),
+    idle=(
+        "managedBy",
+        "manualSelector",
+        "maxFailedIndexes",
+        "podFailurePolicy",
+        "podReplacementPolicy",
+        "selector",
+        "ttlSecondsAfterFinished",
+    ),
+    refused={"successPolicy": "ends a job before all its tasks have; here every task must succeed: leave it out"},
+)
+
+
+def read(document: dict[str, Any], context: Context) -> JobSpec:
+    identity, spec = read_object(document, context)
+    JOB.check(spec, "spec")
+    refuse_suspended(spec, "spec")
+    pod = read_template(spec.get("template"), "spec.template", identity, context, restarts=RESTARTS)
+    parts = pod_parts(pod, identity)
+    array = _array(spec)
+    check_replicas(identity, array.at_once if array else 1)
+    return make_spec(
+        identity,
+        context,
+        parts,
+        (pod,),
+        _array_width(array, parts) if array else gang_width(parts),
+        retries=_retries(spec),
+        deadline_s=read_seconds(spec, "activeDeadlineSeconds", "spec", low=1),
+        array=array,
+    )
+
+
+def refuse_suspended(spec: dict[str, Any], where: str) -> None:
+    if is_true(spec.get("suspend"), f"{where}.suspend"):
+        raise Rejected(f"{where}.suspend is true, which keeps it from being started; {HOLD}")
+
+
+def read_limit(spec: dict[str, Any], field: str, where: str) -> int | None:
+    return None if spec.get(field) is None else whole_number(spec[field], f"{where}.{field}", low=0, high=INT32_MAX)
+
+
+def _retries(spec: dict[str, Any]) -> int:
+    given = (read_limit(spec, field, "spec") for field in ("backoffLimit", "backoffLimitPerIndex"))
+    return next((limit for limit in given if limit is not None), RETRIES_DEFAULT)
+
+
+def _array(spec: dict[str, Any]) -> Array | None:
+    """Without `completions` it is a queue of work in Kubernetes: so many pods, each takes what it finds."""
+    completions, parallelism = (_count(spec, field) for field in ("completions", "parallelism"))
+    mode = spec.get("completionMode")
+    is_indexed = mode is not None and take_choice(mode, MODES, "spec.completionMode") == "Indexed"
+    if is_indexed and completions is None:
+        raise Rejected("spec.completionMode is Indexed, but spec.completions does not say how many; give both")
+    at_once = parallelism or 1
+    tasks = at_once if completions is None else completions
+    if tasks == 1:
+        return None
+    return Array(IndexSet(((0, tasks - 1, 1),)), min(at_once, tasks))
+
+
+def _count(spec: dict[str, Any], field: str) -> int | None:
+    if spec.get(field) is None:
+        return None
+    count = whole_number(spec[field], f"spec.{field}", low=0, high=ARRAY_TASKS_MAX)
+    if count == 0:
+        raise Rejected(f"spec.{field} is 0, so nothing would be run; write 1 or more, or {HOLD}")
+    return count
+
+
+def _array_width(array: Array, parts: tuple[Part, ...]) -> Width:
+    tasks = len(array.indices)
+    if len(parts) > 1:
+        raise Rejected(
+            f"spec.template.spec has {len(parts)} containers and is run {tasks} times: each task of an array is one "
+            "process; keep one container, or one completion"
+        )
+    if is_range(parts[0].gpus):
+        raise Rejected(
+            f"spec.template.spec asks for {range_text(parts[0].gpus)} GPUs and is run {tasks} times: the tasks of an "
+            "array are alike; give one number of GPUs, or one completion"
+        )
+    return Width(Dimension.TASKS, 1, array.at_once)

@@ -1,0 +1,115 @@
+"""Who is a Kubernetes object, and what do its annotations ask for?
+
+Two families of annotations count. `request`, `limit` and `replicas`, without a prefix, are what genai's workload
+manager writes: a range of GPUs of one pod, and how many pods. `swell.dev/…` says what Kubernetes has no field for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from swell.errors import Rejected
+from swell.manifests.context import Context
+from swell.manifests.fields import (
+    Fields,
+    inside,
+    quantity,
+    refuse_unknown,
+    take_mapping,
+    take_optional,
+    take_text,
+    whole_number,
+)
+from swell.manifests.names import read_name
+from swell.manifests.native import read_epochs, read_priority, read_resize
+from swell.model.job import ResizeMode
+from swell.model.quantity import COUNT_MAX, parse_duration
+
+OBJECT = Fields(used=("apiVersion", "kind", "metadata", "spec"), idle=("status",))
+METADATA = Fields(
+    used=("name", "generateName", "namespace", "annotations"),
+    idle=(
+        "labels",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "finalizers",
+        "managedFields",
+        "ownerReferences",
+        "selfLink",
+    ),
+)
+RANGE = ("request", "limit")
+OWN_PREFIX = "swell.dev/"
+OWN = tuple(OWN_PREFIX + name for name in ("epochs", "priority", "resize", "time"))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the object says of itself. None: it says nothing of that."""
+
+    name: str
+    namespace: str
+    gpus: tuple[int, int] | None = None  #: of one pod, as annotated
+    replicas: int | None = None  #: pods, as annotated
+    epochs: int | None = None
+    priority: int | None = None
+    resize: ResizeMode = ResizeMode.AT_CHECKPOINT
+    time_limit_s: float | None = None
+
+
+def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, dict[str, Any]]:
+    """Who it is, and its `spec`, not looked at yet."""
+    OBJECT.check(document, "the manifest")
+    metadata = take_optional(document.get("metadata"), "metadata")
+    METADATA.check(metadata, "metadata")
+    return _identity(metadata, context), take_mapping(document.get("spec"), "spec")
+
+
+def _identity(metadata: dict[str, Any], context: Context) -> Identity:
+    given = take_optional(metadata.get("annotations"), "metadata.annotations")
+    refuse_unknown([name for name in given if name.startswith(OWN_PREFIX)], OWN, "metadata.annotations")
+    said = {name: (given[name], f"metadata.annotations: {name}") for name in given if given[name] is not None}
+    namespace = metadata.get("namespace")
+    return Identity(
+        name=_name(metadata, context),
+        namespace="default" if namespace is None else take_text(namespace, "metadata.namespace"),
+        gpus=_annotated_range(said),
+        replicas=whole_number(*said["replicas"], low=1, high=COUNT_MAX) if "replicas" in said else None,
+        epochs=read_epochs(*said["swell.dev/epochs"]) if "swell.dev/epochs" in said else None,
+        priority=read_priority(*said["swell.dev/priority"]) if "swell.dev/priority" in said else None,
+        resize=read_resize(*said["swell.dev/resize"]) if "swell.dev/resize" in said else ResizeMode.AT_CHECKPOINT,
+        time_limit_s=quantity(parse_duration, *said["swell.dev/time"]) if "swell.dev/time" in said else None,
+    )
+
+
+def _name(metadata: dict[str, Any], context: Context) -> str:
+    with inside("metadata: "):
+        if metadata.get("name") is not None:
+            return read_name(metadata["name"])
+        if metadata.get("generateName") is not None:
+            return read_name(take_text(metadata["generateName"], "generateName").rstrip("-"))
+        if context.name:
+            return read_name(context.name)
+        raise Rejected("neither name nor generateName is given; write name: train")
+
+
+def _annotated_range(said: dict[str, tuple[object, str]]) -> tuple[int, int] | None:
+    given = [name for name in RANGE if name in said]
+    if not given:
+        return None
+    if len(given) == 1:
+        other = RANGE[1 - RANGE.index(given[0])]
+        raise Rejected(f"metadata.annotations has {given[0]!r} without {other!r}; a range of GPUs needs both")
+    low, high = (whole_number(*said[name], low=0, high=COUNT_MAX) for name in RANGE)
+    if high < low:
+        raise Rejected(f"metadata.annotations: request {low} is above limit {high}; the request is the least")
+    if low == 0 < high:
+        raise Rejected(
+            f"metadata.annotations: request 0 and limit {high}: the least of a range is 1; write request: '1'"
+        )
+    return low, high

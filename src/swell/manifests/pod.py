@@ -1,0 +1,24 @@
+"""What does `apiVersion: v1, kind: Pod` ask for?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swell.manifests.context import Context
+from swell.manifests.gang import check_replicas, gang_width, make_spec, pod_parts
+from swell.manifests.metadata import read_object
+from swell.manifests.podspec import RETRIES_DEFAULT, read_pod
+from swell.model.job import JobSpec
+
+RESTARTS = ("Always", "OnFailure", "Never")
+
+
+def read(document: dict[str, Any], context: Context) -> JobSpec:
+    """`Always`, which is what Kubernetes takes when nothing is said, is read as `OnFailure`: training that has ended
+    well is not begun again."""
+    identity, spec = read_object(document, context)
+    pod = read_pod(spec, "spec", identity, context, restarts=RESTARTS)
+    check_replicas(identity, 1)
+    parts = pod_parts(pod, identity)
+    retries = 0 if pod.restart == "Never" else RETRIES_DEFAULT
+    return make_spec(identity, context, parts, (pod,), gang_width(parts), retries=retries)

@@ -1,0 +1,121 @@
+"""What does a Kubernetes pod, or the template of one, ask for?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from swell.errors import Rejected
+from swell.manifests.container import Container, read_container
+from swell.manifests.context import Context
+from swell.manifests.fields import Fields, take_choice, take_list, take_mapping, take_optional, whole_number
+from swell.manifests.metadata import METADATA, Identity
+from swell.manifests.native import read_priority
+from swell.model.quantity import DURATION_S_MAX
+
+CONTAINERS_MAX = 32  # a pod has two or three; each may be a large text
+RETRIES_DEFAULT = 6  # Kubernetes' backoffLimit of a Job
+HOLD = "leave it out, or submit it and `swell hold` it"
+TEMPLATE = Fields(used=("metadata", "spec"))
+POD = Fields(
+    used=("containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "priority"),
+    idle=(
+        "affinity",
+        "automountServiceAccountToken",
+        "dnsConfig",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "hostAliases",
+        "hostIPC",
+        "hostNetwork",
+        "hostPID",
+        "hostUsers",
+        "hostname",
+        "hostnameOverride",
+        "imagePullSecrets",
+        "nodeName",
+        "nodeSelector",
+        "os",
+        "overhead",
+        "preemptionPolicy",
+        "priorityClassName",
+        "readinessGates",
+        "runtimeClassName",
+        "schedulerName",
+        "securityContext",
+        "serviceAccount",
+        "serviceAccountName",
+        "setHostnameAsFQDN",
+        "shareProcessNamespace",
+        "subdomain",
+        "tolerations",
+        "topologySpreadConstraints",
+        "volumes",
+    ),
+    refused={
+        "initContainers": "cannot be run: a job here has no step before its tasks; "
+        "put it into the command, or submit it as a job of its own and let this one wait for it",
+        "ephemeralContainers": "cannot be run: they are added to a pod that runs; leave it out",
+        "resourceClaims": "asks for devices by claim, which this machine does not have; ask for nvidia.com/gpu",
+        "resources": "is for the pod as a whole, but every process has its own here; give resources to the containers",
+        "schedulingGates": f"keeps it from being started; {HOLD}",
+    },
+)
+SECONDS_MAX = int(DURATION_S_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod. None: the manifest does not say."""
+
+    where: str
+    containers: tuple[Container, ...]  #: at least one; each name once
+    restart: str | None
+    deadline_s: float | None
+    grace_s: float | None
+    priority: int | None
+
+
+def read_template(value: object, where: str, identity: Identity, context: Context, *, restarts: tuple[str, ...]) -> Pod:
+    template = take_mapping(value, where)
+    TEMPLATE.check(template, where)
+    METADATA.check(take_optional(template.get("metadata"), f"{where}.metadata"), f"{where}.metadata")
+    spec = take_mapping(template.get("spec"), f"{where}.spec")
+    return read_pod(spec, f"{where}.spec", identity, context, restarts=restarts)
+
+
+def read_pod(
+    spec: dict[str, Any], where: str, identity: Identity, context: Context, *, restarts: tuple[str, ...]
+) -> Pod:
+    POD.check(spec, where)
+    restart, priority = spec.get("restartPolicy"), spec.get("priority")
+    return Pod(
+        where=where,
+        containers=_containers(spec.get("containers"), f"{where}.containers", identity, context),
+        restart=None if restart is None else take_choice(restart, restarts, f"{where}.restartPolicy"),
+        deadline_s=read_seconds(spec, "activeDeadlineSeconds", where, low=1),
+        grace_s=read_seconds(spec, "terminationGracePeriodSeconds", where, low=0),
+        priority=None if priority is None else read_priority(priority, f"{where}.priority"),
+    )
+
+
+def read_seconds(spec: dict[str, Any], field: str, where: str, *, low: int) -> float | None:
+    if spec.get(field) is None:
+        return None
+    return float(whole_number(spec[field], f"{where}.{field}", low=low, high=SECONDS_MAX))
+
+
+def _containers(value: object, where: str, identity: Identity, context: Context) -> tuple[Container, ...]:
+    entries = take_list(value, where)
+    if not entries:
+        raise Rejected(f"{where} is empty; a pod has at least one container")
+    if len(entries) > CONTAINERS_MAX:
+        raise Rejected(f"{where} has {len(entries)} containers; at most {CONTAINERS_MAX}: split the pod")
+    containers = tuple(
+        read_container(entry, f"{where}[{number}]", number, identity, context) for number, entry in enumerate(entries)
+    )
+    names = [container.name for container in containers]
+    for name in names:
+        if names.count(name) > 1:
+            raise Rejected(f"{where} has the name {name!r} twice; every container has its own")
+    return containers

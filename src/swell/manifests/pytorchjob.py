@@ -1,0 +1,187 @@
+"""What does `apiVersion: kubeflow.org/v1, kind: PyTorchJob` ask for?
+
+One gang: the Master is rank 0, the Workers come after it, and all of them start together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from swell.errors import Rejected
+from swell.manifests.context import Context
+from swell.manifests.fields import Fields, take_choice, take_mapping, take_optional, whole_number
+from swell.manifests.gang import Part, Width, annotated, check_replicas, gang_width, is_range, make_spec
+from swell.manifests.job import read_limit, refuse_suspended
+from swell.manifests.metadata import Identity, read_object
+from swell.manifests.native import range_text
+from swell.manifests.podspec import RETRIES_DEFAULT, Pod, read_seconds, read_template
+from swell.model.job import Dimension, JobSpec
+from swell.model.quantity import COUNT_MAX
+
+RESTARTS = ("Always", "OnFailure", "Never", "ExitCode")
+REPLICA_TYPES = Fields(used=("Master", "Worker"))
+REPLICA = Fields(used=("replicas", "restartPolicy", "template"))
+PYTORCHJOB = Fields(used=("pytorchReplicaSpecs", "elasticPolicy", "nprocPerNode", "runPolicy"))
+RUN_POLICY = Fields(
+    used=("activeDeadlineSeconds", "backoffLimit", "suspend"),
+    idle=("cleanPodPolicy", "managedBy", "schedulingPolicy", "ttlSecondsAfterFinished"),
+)
+ELASTIC = Fields(
+    used=("minReplicas", "maxReplicas", "nProcPerNode"),
+    idle=("maxRestarts", "metrics", "rdzvBackend", "rdzvConf", "rdzvHost", "rdzvId", "rdzvPort", "standalone"),
+)
+NPROC_VARIABLES = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE")
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """One replica type."""
+
+    where: str
+    name: str
+    count: int
+    is_count_given: bool
+    restart: str  #: what it says, or OnFailure
+    pod: Pod
+
+
+def read(document: dict[str, Any], context: Context) -> JobSpec:
+    identity, spec = read_object(document, context)
+    PYTORCHJOB.check(spec, "spec")
+    policy = take_optional(spec.get("runPolicy"), "spec.runPolicy")
+    RUN_POLICY.check(policy, "spec.runPolicy")
+    refuse_suspended(policy, "spec.runPolicy")
+    elastic = take_optional(spec.get("elasticPolicy"), "spec.elasticPolicy")
+    ELASTIC.check(elastic, "spec.elasticPolicy")
+    groups = _replicas(spec.get("pytorchReplicaSpecs"), identity, context)
+    parts = _parts(groups, identity, nproc=_nproc(spec, elastic))
+    if spec.get("elasticPolicy") is None:
+        width = gang_width(parts)
+    else:
+        width = _elastic_width(elastic, groups, parts)
+        parts = (replace(parts[0], count=width.low),)
+    check_replicas(identity, sum(part.count for part in parts))
+    return make_spec(
+        identity,
+        context,
+        parts,
+        tuple(group.pod for group in groups),
+        width,
+        retries=_retries(policy, groups),
+        deadline_s=read_seconds(policy, "activeDeadlineSeconds", "spec.runPolicy", low=1),
+    )
+
+
+def _replicas(value: object, identity: Identity, context: Context) -> tuple[Replicas, ...]:
+    """In the order of ranks, those without a replica left out."""
+    where = "spec.pytorchReplicaSpecs"
+    given = take_mapping(value, where)
+    REPLICA_TYPES.check(given, where)
+    groups = [
+        _read_replicas(given[kind], f"{where}.{kind}", kind, identity, context)
+        for kind in REPLICA_TYPES.used
+        if given.get(kind) is not None
+    ]
+    there = tuple(group for group in groups if group.count)
+    if not there:
+        raise Rejected(f"{where} has no replica; give a Master, a Worker or both")
+    return there
+
+
+def _read_replicas(value: object, where: str, kind: str, identity: Identity, context: Context) -> Replicas:
+    given = take_mapping(value, where)
+    REPLICA.check(given, where)
+    asked = given.get("replicas")
+    count = 1 if asked is None else whole_number(asked, f"{where}.replicas", low=0, high=COUNT_MAX)
+    if kind == "Master" and count != 1:
+        raise Rejected(f"{where}.replicas is {count}, but there is one Master; write 1, and give the rest to Worker")
+    pod = read_template(given.get("template"), f"{where}.template", identity, context, restarts=RESTARTS)
+    if len(pod.containers) > 1:
+        raise Rejected(
+            f"{pod.where}.containers has {len(pod.containers)} containers: each would count as a rank, and WORLD_SIZE "
+            "would be wrong; keep the one that trains"
+        )
+    restart = given.get("restartPolicy")
+    return Replicas(
+        where=where,
+        name=kind.lower(),
+        count=count,
+        is_count_given=asked is not None,
+        restart=pod.restart or "OnFailure" if restart is None else _restart(restart, where),
+        pod=pod,
+    )
+
+
+def _restart(value: object, where: str) -> str:
+    return take_choice(value, RESTARTS, f"{where}.restartPolicy")
+
+
+def _parts(groups: tuple[Replicas, ...], identity: Identity, *, nproc: int) -> tuple[Part, ...]:
+    """The annotations' range is for every pod that asks for GPUs; when none does, for every pod."""
+    are_silent = all(group.pod.containers[0].gpus is None for group in groups)
+    parts = []
+    for group in groups:
+        (container,) = group.pod.containers
+        if are_silent or container.gpus is not None:
+            (container,) = annotated((container,), identity, group.pod.where)
+        if nproc > 1:
+            variables = {**dict.fromkeys(NPROC_VARIABLES, str(nproc)), **dict(container.env)}
+            container = replace(container, env=tuple(sorted(variables.items())))
+        parts.append(Part(group.name, container, group.count))
+    return tuple(parts)
+
+
+def _nproc(spec: dict[str, Any], elastic: dict[str, Any]) -> int:
+    """How many processes the command is to start by itself; 1 where it is left to it."""
+    where, value = "spec.nprocPerNode", spec.get("nprocPerNode")
+    if value is None:
+        where, value = "spec.elasticPolicy.nProcPerNode", elastic.get("nProcPerNode")
+    if value is None or value == "auto":
+        return 1
+    if value in ("gpu", "cpu"):
+        raise Rejected(f"{where} is {value!r}, which cannot be told before it is placed; write a number, or auto")
+    return whole_number(value, where, low=1, high=COUNT_MAX)
+
+
+def _elastic_width(elastic: dict[str, Any], groups: tuple[Replicas, ...], parts: tuple[Part, ...]) -> Width:
+    where = "spec.elasticPolicy"
+    workers = groups[-1]
+    if groups[0].name == "master":
+        raise Rejected(
+            f"{where} with a Master: the number of Workers cannot change beside a task of another kind; "
+            "make all replicas Workers, or leave elasticPolicy out"
+        )
+    low, high = (
+        workers.count
+        if elastic.get(field) is None
+        else whole_number(elastic[field], f"{where}.{field}", low=1, high=COUNT_MAX)
+        for field in ("minReplicas", "maxReplicas")
+    )
+    if high < low:
+        raise Rejected(f"{where}: minReplicas {low} is above maxReplicas {high}; the minimum is the least")
+    if workers.is_count_given and not low <= workers.count <= high:
+        raise Rejected(
+            f"{workers.where}.replicas is {workers.count}, but {where} allows {low}..{high}; make them agree"
+        )
+    if is_range(parts[0].gpus):
+        raise Rejected(
+            f"{where} with {range_text(parts[0].gpus)} GPUs in each Worker: a job is elastic in one dimension; "
+            "give a fixed number of GPUs, or leave elasticPolicy out"
+        )
+    return Width(Dimension.TASKS, low, high)
+
+
+def _retries(policy: dict[str, Any], groups: tuple[Replicas, ...]) -> int:
+    limit = read_limit(policy, "backoffLimit", "spec.runPolicy")
+    if limit is not None:
+        return limit
+    never = [group for group in groups if group.restart == "Never"]
+    others = [group for group in groups if group.restart != "Never"]
+    if never and others:
+        raise Rejected(
+            f"{never[0].where}.restartPolicy is Never and {others[0].where}.restartPolicy is "
+            f"{others[0].restart}: all tasks start again together; make them the same, or give "
+            "spec.runPolicy.backoffLimit"
+        )
+    return 0 if never else RETRIES_DEFAULT

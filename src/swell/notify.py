@@ -1,0 +1,112 @@
+"""Who is told that a job has ended, and how?
+
+One thread tells one after the other: a command is run with the job's facts in its environment, an address gets them as
+JSON. It is tried a few times; then the failure is in server.log and nobody is kept waiting. What was not told when
+the server ended is told when it starts again, so a notice may come twice, never not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from swell.model.job import Notify
+from swell.store import JobRecord
+
+TRIES = 3
+PAUSE_S = 2.0
+TIMEOUT_S = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Notifier(threading.Thread):
+    def __init__(self, told: Callable[[int], object]) -> None:
+        super().__init__(name="notifier", daemon=True)
+        self._told = told
+        self._due: queue.SimpleQueue[JobRecord | None] = queue.SimpleQueue()
+        self._is_closing = threading.Event()
+        self.start()
+
+    def tell(self, job: JobRecord) -> None:
+        self._due.put(job)
+
+    def close(self) -> None:
+        """What is not told yet stays due."""
+        self._is_closing.set()
+        self._due.put(None)
+        self.join(TIMEOUT_S)
+
+    def run(self) -> None:
+        while not self._is_closing.is_set():
+            job = self._due.get()
+            if job is not None:
+                self._try(job)
+
+    def _try(self, job: JobRecord) -> None:
+        notify = job.spec.notify
+        if notify is None:
+            return
+        for attempt in range(TRIES):
+            try:
+                send(notify, job)
+                break
+            except (OSError, subprocess.SubprocessError, ValueError) as problem:
+                log.warning("telling %s that job %s has ended: %s", " ".join(notify.to), job.id, problem)
+                if attempt + 1 < TRIES and self._is_closing.wait(PAUSE_S):
+                    return
+        self._told(job.id)
+
+
+def send(notify: Notify, job: JobRecord) -> None:
+    if notify.is_address:
+        _post(notify.to[0], job)
+    else:
+        _run(notify.to, job)
+
+
+def facts(job: JobRecord) -> dict[str, object]:
+    ended_at = None if job.ended_at is None else datetime.fromtimestamp(job.ended_at, UTC).isoformat()
+    reason = None if job.reason_code is None else str(job.reason_code)
+    return {
+        "job": job.id,
+        "name": job.name,
+        "user": job.owner,
+        "state": str(job.state),
+        "exit_code": job.exit_code,
+        "reason": reason,
+        "ended_at": ended_at,
+    }
+
+
+def _post(address: str, job: JobRecord) -> None:
+    body = json.dumps(facts(job)).encode()
+    request = urllib.request.Request(  # noqa: S310  only http(s) is accepted as an address
+        address, body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310
+        answer.read(1024)
+
+
+def _run(argv: tuple[str, ...], job: JobRecord) -> None:
+    """In the job's folder, with the server's environment: the caller's own may hold what is only for the job."""
+    told = {f"SWELL_{name.upper()}": "" if value is None else str(value) for name, value in facts(job).items()}
+    told["SWELL_JOB_ID"] = told.pop("SWELL_JOB")
+    workdir = job.spec.workdir
+    subprocess.run(
+        argv,
+        cwd=workdir if os.path.isdir(workdir) else "/",  # noqa: PTH112
+        env={**os.environ, **told},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )

@@ -1,0 +1,147 @@
+"""How wide should every elastic job be?
+
+`share.py` says it as if a cluster were one big machine; here the answer is fitted to the nodes: whoever keeps its width
+stays where it is, the others are fitted in widest first, and one for which no place is found at its width gets
+the next narrower one. Everybody's least width has a seat already, so there always is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from swell.model.job import Dimension, JobId
+from swell.model.plan import JobView, Shape
+from swell.planner.price import Contender, contender
+from swell.planner.room import Places, Room, find, taken
+from swell.planner.share import share_out
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """An elastic job and the places its least width has, or will have."""
+
+    job: JobView
+    places: Places
+
+
+def widths(seats: Sequence[Seat], room: Room, now: float, quiet: float) -> dict[JobId, int]:
+    """For each the width it should have, given the room that is left when everybody sits."""
+    found: dict[JobId, int] = {}
+    for counts_gpus in (True, False):
+        of_kind = [seat for seat in seats if bool(_step(seat.job.shape).gpus) == counts_gpus]
+        if of_kind:
+            found |= _shared(of_kind, room, now, quiet, counts_gpus=counts_gpus)
+    return found
+
+
+def _shared(seats: Sequence[Seat], room: Room, now: float, quiet: float, *, counts_gpus: bool) -> dict[JobId, int]:
+    """What one cannot be given because of where the room is goes to the others."""
+    everybody, spare = _contenders(seats, room, now, quiet, counts_gpus=counts_gpus)
+    while True:
+        chosen = share_out(everybody, spare)
+        fitted = _fit(list(zip(seats, everybody, strict=True)), chosen, room)
+        short = {job for job, width in fitted.items() if width < chosen[job]}
+        if not short:
+            return fitted
+        everybody = [replace(one, fixed=fitted[one.job]) if one.job in short else one for one in everybody]
+
+
+def least_places(job: JobView) -> Places:
+    """Where a running job would be at its least width: the first of its tasks, each as narrow as may be."""
+    nodes = [slot.node for slot in job.slots]
+    if job.shape.dimension is Dimension.TASKS:
+        nodes = nodes[: job.shape.width_min] + nodes[job.width :]
+    tasks = [resources for resources, count in job.shape.tasks_at(job.shape.width_min) for _ in range(count)]
+    return tuple(zip(nodes, tasks, strict=True))
+
+
+def is_there(job: JobView, width: int, free: Room) -> bool:
+    """Has the room it would grow into been seen to be free? Takes it then.
+
+    One that yielded for room that others still hold would come back as narrow as it was.
+    """
+    free.give(taken(job.slots))
+    places = find(job.shape.tasks_at(width), (free,))
+    free.take(taken(job.slots) if places is None else places)
+    return places is not None
+
+
+def _step(shape: Shape) -> _Unit:
+    """What one more of width takes."""
+    if shape.dimension is Dimension.TASKS:
+        return _Unit(shape.roles[0][0].gpus, shape.roles[0][0].cpus_milli)
+    return _Unit(sum(count for resources, count in shape.roles if resources.gpus), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    gpus: int
+    cpus_milli: int
+
+    def cost(self, *, counts_gpus: bool) -> int:
+        return self.gpus if counts_gpus else max(1, self.cpus_milli)
+
+
+def _contenders(
+    seats: Sequence[Seat], room: Room, now: float, quiet: float, *, counts_gpus: bool
+) -> tuple[list[Contender], int]:
+    """And how many units are to be shared out.
+
+    GPUs one by one; CPUs, for jobs without GPUs, in the largest portions that come out even.
+    """
+    costs = [_step(seat.job.shape).cost(counts_gpus=counts_gpus) for seat in seats]
+    portion = gcd(*costs)
+    free = [room.on(node) for node in room.nodes]
+    spare = sum(max(0, (left.gpus if counts_gpus else left.cpus_milli) // portion) for left in free)
+    return [
+        _with_wish(seat.job, contender(seat.job, cost // portion, now, quiet))
+        for seat, cost in zip(seats, costs, strict=True)
+    ], spare
+
+
+def _with_wish(job: JobView, one: Contender) -> Contender:
+    """What somebody asked for by hand is not up for choice."""
+    return one if job.wanted is None or one.fixed is not None else replace(one, fixed=job.wanted)
+
+
+def _fit(seats: list[tuple[Seat, Contender]], chosen: dict[JobId, int], room: Room) -> dict[JobId, int]:
+    left = room.copy()
+    found: dict[JobId, int] = {}
+    in_order = sorted(seats, key=lambda one: _fitting_order(one[0].job, chosen[one[0].job.id]))
+    for seat, one in in_order:
+        width = chosen[seat.job.id]
+        left.give(seat.places)
+        for option in (option.width for option in reversed(one.options) if option.width <= width):
+            places = _places_at(seat.job, option, left)
+            if places is not None:
+                left.take(places)
+                found[seat.job.id] = option
+                break
+        else:
+            left.take(seat.places)
+            found[seat.job.id] = seat.job.shape.width_min
+    return found
+
+
+def _fitting_order(job: JobView, width: int) -> tuple[bool, int, JobId]:
+    return width != job.width, -width, job.id
+
+
+def _places_at(job: JobView, width: int, room: Room) -> Places | None:
+    """At its present width it stays where it is, if that is still its own."""
+    if width == job.width and job.slots:
+        places = taken(job.slots)
+        room.take(places)
+        is_there = all(_is_whole(room, node) for node, _ in places)
+        room.give(places)
+        return places if is_there else None
+    return find(job.shape.tasks_at(width), (room,))
+
+
+def _is_whole(room: Room, node: str) -> bool:
+    if node not in room.nodes:
+        return True  # out of reach: as it is until we know more
+    left = room.on(node)
+    return left.gpus >= 0 and left.cpus_milli >= 0 and left.memory_mib >= 0

@@ -1,0 +1,42 @@
+"""Can somebody look at the training while it goes on?
+
+TensorBoard is started beside a job that asks for it and carries the attempt's marks, so whatever ends the attempt's
+leftovers ends it too, also after a crash of ours. It is the user's own program, from the job's PATH; where there is
+none the job runs all the same and its `tensorboard.log` says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from swell.worker import processes
+
+MARK = "SWELL_TENSORBOARD=1"
+LOOPBACK = "127.0.0.1"
+
+
+def start(folder: Path, logdir: str, workdir: str, port: int, env: dict[str, str], marks: tuple[bytes, ...]) -> str:
+    """Its address; empty: there is none. One that an earlier life of ours has started is found again."""
+    address = f"http://{LOOPBACK}:{port}"
+    if processes.members(None, (*marks, MARK.encode())):
+        return address
+    program = shutil.which("tensorboard", path=env.get("PATH", os.defpath))
+    with (folder / "tensorboard.log").open("ab") as log:
+        if program is None:
+            log.write(b"there is no program `tensorboard` on the job's PATH: pip install tensorboard\n")
+            return ""
+        argv = [program, "--logdir", str(Path(workdir) / logdir), "--host", LOOPBACK, "--port", str(port)]
+        where = workdir if Path(workdir).is_dir() else "/"
+        subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=where,
+            env={**env, "SWELL_TENSORBOARD": "1"},
+            start_new_session=True,
+        )
+    return address

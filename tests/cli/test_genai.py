@@ -1,0 +1,165 @@
+"""`genai-manager deploy`: what it says, and that what it deploys runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from click.testing import Result as Called
+
+from server import Result, Server
+from swell.cli.genai import gpus_text, main
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch) -> Path:
+    """A state folder that does not exist yet."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("SWELL_STATE", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def call(*words: str) -> Called:
+    return CliRunner().invoke(main, list(words), prog_name="genai-manager")
+
+
+# -- without a server ----------------------------------------------------------------------------------------------
+
+
+def test_help_says_what_can_be_deployed_and_where_the_rest_is():
+    shown = call("--help").output
+    assert "deploy  " in shown
+    assert "Everything else is `swell`: ps, why, logs, cancel." in shown
+    shown = call("deploy", "-h").output
+    assert "-f, --filename FILE" in shown
+    assert "requests is the least, limits the most" in shown
+
+
+def test_every_option_is_explained():
+    for command in main.commands.values():
+        for option in command.params:
+            assert isinstance(option, click.Option)
+            assert option.help, option.opts
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["deploy"], "Missing option '-f' / '--filename'"),
+        (["deploi", "-f", "x"], "there is no command 'deploi'; did you mean 'deploy'?"),
+        (["frobnicate"], "there is no command 'frobnicate'; there are: deploy"),
+        (["deploy", "--file", "x"], "Did you mean '--filename'?"),
+        (["deploy", "-f", "missing.yaml"], "missing.yaml: No such file or directory; name a manifest that can be read"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_2_and_nothing_is_started(state, words, said):
+    result = call(*words)
+    assert (result.exit_code, said in " ".join(result.output.split())) == (2, True), result.output
+    assert not state.exists()
+
+
+def spec(dimension: str, low: int, high: int, *roles: tuple[int, int]) -> dict[str, Any]:
+    """As the server tells it; a role is its number of tasks and the GPUs of each."""
+    return {
+        "dimension": dimension,
+        "width_min": low,
+        "width_max": high,
+        "roles": [{"count": count, "gpus": gpus} for count, gpus in roles],
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (spec("gpus", 2, 4, (1, 2)), "2..4"),
+        (spec("gpus", 2, 2, (1, 2)), "2"),
+        (spec("tasks", 1, 1, (1, 0)), "0"),
+        (spec("tasks", 1, 1, (1, 1), (2, 4)), "9"),
+        (spec("gpus", 1, 4, (1, 0), (2, 1)), "2..8"),
+        (spec("tasks", 2, 4, (2, 8)), "16..32"),
+    ],
+)
+def test_the_gpus_are_those_of_all_tasks_together(asked, text):
+    assert gpus_text(asked) == text
+
+
+# -- with one ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("genai"), gpus=4) as shared:
+        yield shared
+
+
+def deploy(server: Server, file: Path) -> Result:
+    done = subprocess.run(
+        [sys.executable, "-c", "from swell.cli.genai import main; main()", "deploy", "-f", str(file)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=server.folder,
+        env=server.environment(),
+        timeout=60,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "gpus"), [(1, "2..4"), (2, "2..4"), (3, "2..4"), (4, "2")])
+def test_a_demo_job_is_deployed_and_succeeds(server, number, gpus):
+    done = deploy(server, EXAMPLES / f"genai-job{number}.yaml")
+    assert done.code == 0, done
+    header, row = done.stdout.splitlines()
+    name, asked, job = row.split()
+    assert (header.split(), name, asked) == (["NAME", "GPUS", "JOB"], f"genai-job{number}", gpus)
+    server.until(int(job), "succeeded")
+    written = server.until_output(int(job), b"epoch 3 of 3")
+    width = 2 if gpus == "2" else 4  # nothing else runs, so it is as wide as it can use
+    assert written.startswith(f"{name} on {width} GPUs (--num_processes={width}), visible: sim-0,sim-1".encode())
+
+
+@pytest.mark.slow
+def test_a_file_with_several_jobs_is_deployed_as_a_whole_or_not_at_all(server, tmp_path):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    texts = [(EXAMPLES / name).read_text() for name in ("pod.yaml", "job.yaml")]
+    good.write_text("---\n".join(texts))
+    done = deploy(server, good)
+    assert done.code == 0, done
+    rows = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert rows == [["NAME", "GPUS"], ["one-gpu", "1"], ["ten-cases", "0"]]
+
+    bad.write_text("---\n".join(texts).replace("completions: 10", "completions: ten"))
+    before = len(server.jobs())
+    done = deploy(server, bad)
+    said = "spec.completions must be a whole number from 0 to 1000000, but is text: 'ten'"
+    assert (done.code, done.stdout, done.stderr) == (2, "", f"swell: {bad}: document 2 of 2: {said}\n")
+    assert len(server.jobs()) == before
+
+
+@pytest.mark.slow
+def test_a_server_is_started_when_none_runs(server):
+    assert server.down().code == 0
+    done = deploy(server, EXAMPLES / "pod.yaml")
+    assert (done.code, done.stderr.startswith(f"swell: started a server for {server.root} (log: ")) == (0, True), done
+    server.until(int(done.stdout.split()[-1]), "succeeded")
+
+
+@pytest.mark.slow
+def test_a_master_and_its_workers_meet(server):
+    done = deploy(server, EXAMPLES / "pytorchjob.yaml")
+    assert done.code == 0, done
+    job = int(done.stdout.split()[-1])
+    server.until(job, "succeeded")
+    lines = server.until_output(job, b"have come").decode().splitlines()
+    assert (sorted(lines[:2]), lines[2]) == (["rank 1 is here", "rank 2 is here"], "all 2 have come")

@@ -1,0 +1,77 @@
+"""Kubernetes documents for tests: a good one of each kind, to be changed in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swell.errors import Rejected
+from swell.manifests import Context, read_document
+from swell.model.job import JobSpec
+
+CONTEXT = Context(workdir="/home/ann", umask=0o027)
+GPU = "nvidia.com/gpu"
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return {"name": "main", "image": "python:3.12", "command": ["train"], **fields}
+
+
+def gpus(requests: object = None, limits: object = None) -> dict[str, Any]:
+    """A container's resources with nothing but GPUs; None: not given."""
+    sides = {"requests": requests, "limits": limits}
+    return {"resources": {side: {GPU: amount} for side, amount in sides.items() if amount is not None}}
+
+
+def pod(*containers: dict[str, Any], metadata: object = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "resnet"} if metadata is None else metadata,
+        "spec": {"containers": list(containers) or [container()], **spec},
+    }
+
+
+def template(*containers: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"spec": {"containers": list(containers) or [container()], **spec}}
+
+
+def job(*containers: dict[str, Any], annotations: object = None, pod: object = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "sweep", "annotations": annotations},
+        "spec": {"template": template(*containers) if pod is None else pod, **spec},
+    }
+
+
+def replicas(count: object = None, *containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    found = {"template": template(*containers), **fields}
+    return found if count is None else {"replicas": count, **found}
+
+
+def pytorchjob(master: object = None, worker: object = None, annotations: object = None, **spec: Any) -> dict[str, Any]:
+    kinds = {"Master": master, "Worker": worker}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "llm", "annotations": annotations},
+        "spec": {"pytorchReplicaSpecs": {kind: one for kind, one in kinds.items() if one is not None}, **spec},
+    }
+
+
+def read(document: dict[str, Any]) -> JobSpec:
+    spec = read_document(document, CONTEXT)
+    assert JobSpec.from_document(spec.to_document()) == spec, "it does not survive being stored"
+    return spec
+
+
+def refusal(document: object) -> str:
+    with pytest.raises(Rejected) as caught:
+        read_document(document, CONTEXT)
+    return str(caught.value)
+
+
+def width(spec: JobSpec) -> tuple[str, int, int]:
+    return str(spec.dimension), spec.width_min, spec.width_max

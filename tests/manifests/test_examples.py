@@ -1,0 +1,89 @@
+"""The examples are read as their comments say, and docs/manifests.md names every field."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from swell.manifests import Context, read_manifests
+from swell.manifests.container import AMOUNTS, CONTAINER, FIELD_REF, RESOURCES, VARIABLE
+from swell.manifests.fields import Fields
+from swell.manifests.job import JOB
+from swell.manifests.metadata import METADATA, OBJECT, OWN
+from swell.manifests.native import SPEC
+from swell.manifests.podspec import POD
+from swell.manifests.pytorchjob import ELASTIC, PYTORCHJOB, REPLICA, REPLICA_TYPES, RUN_POLICY
+from swell.model.job import JobSpec
+
+from .kubernetes import width
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "kubernetes"
+
+
+def read(name: str) -> JobSpec:
+    [spec] = read_manifests((EXAMPLES / name).read_text(), Context(workdir="/home/ann"))
+    return spec
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_the_demo_jobs_ask_for_two_gpus_and_three_of_them_can_use_four(number):
+    spec = read(f"genai-job{number}.yaml")
+    assert (spec.name, width(spec)) == (f"genai-job{number}", ("gpus", 2, 2 if number == 4 else 4))
+    assert (spec.epochs, spec.retries, spec.rewrites_width, dict(spec.roles[0].env)["NGPU"]) == (3, 6, True, "2")
+    assert spec.roles[0].command[-2:] == (f"genai-job{number}", "--num_processes=2")
+
+
+def test_the_master_and_its_two_workers_are_one_gang():
+    spec = read("pytorchjob.yaml")
+    assert [(role.name, role.count) for role in spec.roles] == [("master", 1), ("worker", 2)]
+    assert (spec.time_limit_s, spec.retries) == (60.0, 0)
+
+
+def test_the_pod_has_one_gpu_and_the_job_ten_tasks():
+    assert width(read("pod.yaml")) == ("gpus", 1, 1)
+    array = read("job.yaml").array
+    assert array is not None
+    assert (str(array.indices), array.at_once) == ("0-9", 2)
+
+
+TABLES = {
+    "The object": OBJECT,
+    "metadata": METADATA,
+    "Pod": POD,
+    "Container": CONTAINER,
+    "Container: resources": RESOURCES,
+    "Container: requests and limits": AMOUNTS,
+    "Container: env": VARIABLE,
+    "Container: env, valueFrom.fieldRef": FIELD_REF,
+    "Job": JOB,
+    "PyTorchJob": PYTORCHJOB,
+    "PyTorchJob: pytorchReplicaSpecs": REPLICA_TYPES,
+    "PyTorchJob: a replica": REPLICA,
+    "PyTorchJob: runPolicy": RUN_POLICY,
+    "PyTorchJob: elasticPolicy": ELASTIC,
+}
+
+
+def listed(line: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", line))
+
+
+@pytest.mark.parametrize("part", TABLES)
+def test_the_documentation_says_of_every_field_what_becomes_of_it(part):
+    fields: Fields = TABLES[part]
+    [row] = [
+        line.split("|")
+        for line in (ROOT / "docs" / "manifests.md").read_text().splitlines()
+        if line.startswith(f"| {part} |")
+    ]
+    used, idle, refused = (listed(cell) for cell in row[2:5])
+    assert (used, idle, refused) == (set(fields.used), set(fields.idle), set(fields.refused))
+
+
+def test_the_documentation_names_every_field_of_our_own_and_every_annotation():
+    text = (ROOT / "docs" / "manifests.md").read_text()
+    for name in (*SPEC, *OWN, "request", "limit", "replicas"):
+        assert f"`{name}`" in text, name

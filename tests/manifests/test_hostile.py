@@ -1,0 +1,116 @@
+"""Kubernetes documents that somebody broke on purpose: every place of a good one gets every kind of nonsense.
+
+What comes of it is a job that can be stored, or a `Rejected` of a line or two; never another error.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swell.errors import Rejected
+from swell.manifests import read_document
+from swell.model.job import JobSpec
+
+from .kubernetes import CONTEXT, container, gpus, job, pod, pytorchjob, replicas
+
+FULL = container(
+    args=["--x"],
+    env=[{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+    workingDir="/data",
+    resources={"requests": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}},
+)
+NOTED = {"request": "1", "limit": "2", "replicas": "1", "swell.dev/epochs": "3", "swell.dev/time": "1h"}
+POLICY = {"backoffLimit": 1, "activeDeadlineSeconds": 5, "suspend": False}
+DOCUMENTS = {
+    "Pod": pod(FULL, metadata={"name": "a", "annotations": NOTED}, restartPolicy="Never", priority=1),
+    "Job": job(FULL, annotations=NOTED, completions=1, parallelism=1, completionMode="Indexed", backoffLimit=2),
+    "Array": job(container(**gpus(1)), completions=10, parallelism=2),
+    "PyTorchJob": pytorchjob(replicas(1, FULL), annotations=NOTED, runPolicy=POLICY, nprocPerNode="2"),
+    "Elastic": pytorchjob(worker=replicas(2), elasticPolicy={"minReplicas": 1, "maxReplicas": 4}),
+}
+NONSENSE: list[Any] = [
+    *[None, True, False, 0, 1, -1, 1.5, 10**40, -(10**40), float("inf"), float("nan")],
+    *["", " ", "0", "-1", "0.5", "1e400", "9" * 400, "\0", "\ud800", "$(A)", "x" * 10_000, "../../etc/passwd"],
+    *[[], [None], [[]], ["a"], [{}], {}, {"a": None}, {"": ""}, {5: 5}, {"name": {}}],
+]
+MESSAGE_MAX = 1500
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from places(inner, (*path, key))
+
+
+def with_nonsense(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    broken = copy.deepcopy(document)
+    parent: Any = broken
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = value
+    return broken
+
+
+def reads_or_refuses(document: object) -> None:
+    spec, said = None, ""
+    try:
+        spec = read_document(document, CONTEXT)
+    except Rejected as problem:
+        said = str(problem)
+    if spec is None:
+        assert 0 < len(said) < MESSAGE_MAX, said
+        return
+    assert JobSpec.from_document(spec.to_document()) == spec
+    assert 1 <= spec.width_min <= spec.width_max
+    assert all(role.count >= 1 and role.resources.gpus >= 0 for role in spec.roles)
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_the_documents_are_good_as_long_as_nobody_breaks_them(kind):
+    reads_or_refuses(DOCUMENTS[kind])
+    assert read_document(DOCUMENTS[kind], CONTEXT).roles
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_nonsense_in_any_place_is_read_or_refused(kind):
+    for path in places(DOCUMENTS[kind]):
+        for value in NONSENSE:
+            reads_or_refuses(with_nonsense(DOCUMENTS[kind], path, value))
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_field_nobody_knows_is_refused_in_any_place_that_is_looked_at(kind):
+    free = {"annotations"}  # anybody's names are good there
+    for path in places(DOCUMENTS[kind]):
+        inner: Any = DOCUMENTS[kind]
+        for key in path:
+            inner = inner[key]
+        if isinstance(inner, dict) and path[-1] not in free:
+            with pytest.raises(Rejected):
+                read_document(with_nonsense(DOCUMENTS[kind], path, {**inner, "frobnicate": 1}), CONTEXT)
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(sorted(DOCUMENTS)), st.data())
+def test_random_values_in_random_places_are_read_or_refused(kind, data):
+    document = DOCUMENTS[kind]
+    for path in data.draw(st.lists(st.sampled_from(list(places(document))), min_size=1, max_size=3)):
+        try:
+            document = with_nonsense(document, path, data.draw(ANY))
+        except (KeyError, IndexError, TypeError):  # an earlier one took its place away
+            continue
+    reads_or_refuses(document)
