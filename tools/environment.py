@@ -27,6 +27,7 @@ SYSTEM_PACKAGES = {
     "setpriv": ("util-linux", "the tests with another user"),
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
+    "/usr/lib/python3/dist-packages/torch": ("python3-torch", "the PyTorch tests"),
 }
 
 

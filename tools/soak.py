@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "docs/soak.md"
+TENSORFLOW = ROOT / ".venv/tensorflow"  # goes and comes with the rest of the environment
 sys.path.insert(0, str(ROOT))
 
 
@@ -24,12 +26,50 @@ def crash(first: int, seeds: int) -> tuple[str, list[str]]:
     """Server and worker killed at random moments while a task runs."""
     from tests.crash.rounds import play
 
+    return _rounds("crash", play, first, seeds)
+
+
+def training(first: int, seeds: int) -> tuple[str, list[str]]:
+    """Training resized by others while server, worker, the job and its checkpoints are killed at random moments."""
+    from tests.crash.training import play_training
+
+    return _rounds("training", play_training, first, seeds)
+
+
+def _rounds(name: str, play: Callable[[int], list[str]], first: int, seeds: int) -> tuple[str, list[str]]:
     problems: list[str] = []
     for number, seed in enumerate(range(first, first + seeds), 1):
         problems += play(seed)
-        print(f"\rcrash: round {number} of {seeds} (seed {seed}), {len(problems)} problem(s)", end="", flush=True)
+        print(f"\r{name}: round {number} of {seeds} (seed {seed}), {len(problems)} problem(s)", end="", flush=True)
     print()
     return f"{seeds} rounds, seeds {first} to {first + seeds - 1}", problems
+
+
+def keras(_: int, __: int) -> tuple[str, list[str]]:
+    """A Keras script for KubeProfiler, with TensorFlow, resized while it runs."""
+    problem = _make_tensorflow()
+    if problem:
+        return "not run", [problem]
+    env = {**os.environ, "SWELL_SOAK_PYTHON": str(TENSORFLOW / "bin/python")}
+    test = "tests/e2e/test_kubeprofiler.py::test_a_keras_script_goes_on_at_another_width"
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", test], cwd=ROOT, env=env, check=False)
+    return "1 script, 2 resizes", ["the Keras script was not resumed; see above"] if done.returncode else []
+
+
+def _make_tensorflow() -> str:
+    """An environment of its own, made once: it is half a gigabyte. What is missing, or nothing."""
+    mark = TENSORFLOW / ".made"
+    if mark.exists():
+        return ""
+    print("making an environment with tensorflow-cpu (first time: some minutes) ...", flush=True)
+    shutil.rmtree(TENSORFLOW, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", str(TENSORFLOW)], check=True)
+    pip = [str(TENSORFLOW / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    done = subprocess.run([*pip, "tensorflow-cpu"], check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        return f"the tier keras needs tensorflow-cpu, which pip could not install: {done.stderr.strip()[-300:]}"
+    mark.touch()
+    return ""
 
 
 def properties(first: int, _: int) -> tuple[str, list[str]]:
@@ -41,7 +81,12 @@ def properties(first: int, _: int) -> tuple[str, list[str]]:
     return f"profile soak, hypothesis seed {first}", failed
 
 
-TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {"properties": properties, "crash": crash}
+TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
+    "properties": properties,
+    "crash": crash,
+    "training": training,
+    "keras": keras,
+}
 
 
 def main() -> int:
@@ -50,34 +95,41 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
-    rows, problems = [], []
+    problems = []
     for name in options.tiers or list(TIERS):
         began = time.monotonic()
         counts, found = TIERS[name](options.first, options.seeds)
         problems += found
         verdict = "held" if not found else f"{len(found)} problem(s)"
-        rows.append(f"| {name} | {TIERS[name].__doc__} | {counts} | {verdict} | {time.monotonic() - began:.0f} s |")
+        took = f"{time.monotonic() - began:.0f} s"
+        write(name, f"| {name} | {TIERS[name].__doc__} | {counts} | {verdict} | {took} | {_today()} |")
     for problem in problems:
         print(problem, file=sys.stderr)
-    if not options.tiers:
-        write(rows)
     return 1 if problems else 0
 
 
-def write(rows: list[str]) -> None:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def write(tier: str, row: str) -> None:
+    """In place of the tier's last row; the others stay."""
+    lines = RESULT.read_text().splitlines() if RESULT.exists() else []
+    rows = {name: line for name in TIERS for line in lines if line.startswith(f"| {name} |")}
+    rows[tier] = row
     machine = f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
     head = [
         "# The last soak",
         "",
-        f"`make soak` at commit {commit.stdout.strip()}, {time.strftime('%Y-%m-%d')}, on {machine}.",
+        f"`make soak`, or one tier with `.venv/bin/python tools/soak.py TIER`, on {machine}.",
         "",
-        "| tier | what | how much | result | took |",
-        "|---|---|---|---|---|",
+        "| tier | what | how much | result | took | when |",
+        "|---|---|---|---|---|---|",
     ]
-    RESULT.write_text("\n".join([*head, *rows]) + "\n")
+    RESULT.write_text("\n".join([*head, *(rows[name] for name in TIERS if name in rows)]) + "\n")
+
+
+def _today() -> str:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return f"{time.strftime('%Y-%m-%d')}, on top of {commit.stdout.strip()}"
 
 
 if __name__ == "__main__":

@@ -2,153 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from swell.controller import Controller
-from swell.controller.reporting import Reporting
-from swell.model.cluster import Device, Node
-from swell.model.job import Array, AttemptId, Dimension, JobSpec, JobState, Role
-from swell.model.launch import CAUSE_STOPPED, CAUSE_TIME_LIMIT, Launch, Observation, RunSeen, TaskSeen
-from swell.model.quantity import IndexSet
+from controller.stage import NODE, Stage
+from swell.model.job import AttemptId, JobState, Role
+from swell.model.launch import CAUSE_STOPPED, CAUSE_TIME_LIMIT
 from swell.model.reason import Code
 from swell.model.resources import Resources
-from swell.store import JobRecord, NewJob, Store, open_store
-
-REPORTING = Reporting("http://127.0.0.1:1", "secret", "/checkpoints")
-NODE = Node("a", 4000, 8192, tuple(Device(f"g{n}", 1024, "m") for n in range(4)))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def now(self) -> float:
-        return self.time
-
-    def busy(self) -> float:
-        return 0.0
-
-
-class ScriptedEngine:
-    """Says what the test put in, remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.nodes: tuple[Node, ...] = (NODE,)
-        self.tasks: list[TaskSeen] = []
-        self.runs: dict[AttemptId, RunSeen] = {}
-        self.silent: dict[str, float] = {}
-        self.asked: list[tuple[object, ...]] = []
-        self.launches: dict[AttemptId, tuple[Launch, ...]] = {}
-
-    def observe(self) -> Observation:
-        tasks, self.tasks = tuple(self.tasks), []
-        return Observation(self.nodes, tasks, tuple(self.runs.values()), self.silent)
-
-    def start(self, launches: tuple[Launch, ...]) -> None:
-        attempt = launches[0].attempt
-        self.launches[attempt] = launches
-        self.asked.append(("start", str(attempt), len(launches[0].lanes)))
-
-    def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
-        self.asked.append(("stop", str(attempt), grace_s))
-
-    def forget(self, attempt: AttemptId) -> None:
-        self.runs.pop(attempt, None)
-        self.asked.append(("forget", str(attempt)))
-
-    def erase(self, attempt: AttemptId) -> None:
-        self.asked.append(("erase", str(attempt)))
-
-    def log_size(self, attempt: AttemptId, index: int) -> int | None:
-        return None
-
-    def read_log(self, attempt: AttemptId, index: int, offset: int, limit: int) -> tuple[int, bytes]:
-        return offset, b""
-
-    def log_offset_at(self, attempt: AttemptId, index: int, moment: float) -> int | None:
-        return None
-
-
-class Stage:
-    def __init__(self, folder: Path) -> None:
-        self.clock = Clock()
-        self.engine = ScriptedEngine()
-        self.folder = folder
-        self.store: Store = open_store(folder / "swell.db", self.clock.now)
-        self.controller = self._controller()
-
-    def _controller(self, keep_s: float | None = None) -> Controller:
-        controller = Controller(self.store, self.engine, self.clock, keep_s=keep_s, reporting=REPORTING)
-        controller.load()
-        return controller
-
-    def restart(self) -> None:
-        """As after kill -9: only the store is left."""
-        self.store.close()
-        self.store = open_store(self.folder / "swell.db", self.clock.now)
-        self.engine.asked.clear()
-        self.controller = self._controller()
-
-    def submit(self, **changes: object) -> int:
-        spec = JobSpec(
-            name="j",
-            roles=(Role("worker", ("true",), Resources(1000, 0, 0), 1),),
-            dimension=Dimension.TASKS,
-            width_min=1,
-            width_max=1,
-            array=None,
-            priority=0,
-            time_limit_s=None,
-            grace_s=30.0,
-            workdir="/",
-            env=(),
-            umask=0o022,
-        )
-        [record] = self.controller.submit([NewJob(replace(spec, **changes), "me", {"A": "1"})]).result()  # type: ignore[arg-type]
-        return record.id
-
-    def gang(self, tasks: int, gpus: int = 0) -> int:
-        role = Role("worker", ("true",), Resources(1000, 0, gpus), tasks)
-        return self.submit(roles=(role,), width_min=tasks, width_max=tasks)
-
-    def array(self, text: str, at_once: int) -> int:
-        indices = IndexSet.parse(text)
-        return self.submit(array=Array(indices, at_once), width_max=at_once)
-
-    def cycle(self, seconds: float = 1.0) -> None:
-        self.clock.time += seconds
-        self.controller.cycle()
-
-    def began(self, job: int, *indices: int) -> None:
-        self.engine.tasks += [TaskSeen(AttemptId(job, 1), i, "a", i, self.clock.time) for i in indices]
-
-    def ended(self, job: int, index: int, code: int | None = 0, cause: str = "") -> None:
-        now = self.clock.time
-        self.engine.tasks.append(TaskSeen(AttemptId(job, 1), index, "a", index, now - 1, now, code, cause))
-
-    def run(self, job: int, in_use: tuple[int, ...] = (), left: int = 0, revision: int = 1, done: bool = False) -> None:
-        attempt = AttemptId(job, 1)
-        self.engine.runs[attempt] = RunSeen(attempt, "a", revision, in_use, left, done)
-
-    def job(self, job: int) -> JobRecord:
-        return self.store.job(job)
-
-    def states(self, *jobs: int) -> list[str]:
-        return [str(self.job(job).state) for job in jobs]
-
-    def kinds(self, job: int) -> list[str]:
-        return [event.kind for event in self.store.events(job=job)]
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    stage.store.close()
 
 
 def test_a_job_goes_from_queued_to_succeeded_only_by_what_is_seen(stage: Stage) -> None:

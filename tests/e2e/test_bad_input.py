@@ -61,7 +61,7 @@ def test_a_run_that_cannot_be_meant_is_refused_with_125(server, words, said):
         ("just text", "the manifest must be a mapping of names to values, but is text: 'just text'"),
         (
             f"{HEAD}spec: {{comand: [a]}}",
-            "spec has no field 'comand'; did you mean 'command'? (known: array, command, ",
+            "spec has no field 'comand'; did you mean 'command'? (known: after, array, ch",
         ),
         (
             f"{HEAD}spec: {{command: sleep 5}}",

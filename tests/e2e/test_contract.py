@@ -24,8 +24,12 @@ FIELDS = {
     "width_max": int,
     "tasks": dict,
     "progress": dict,
+    "metrics": dict,
     "attempts": int,
-    "lost_gpu_seconds": int | float | None,
+    "resizes": int,
+    "preemptions": int,
+    "failures": int,
+    "lost_gpu_seconds": int | float,
     "submitted_at": str,
     "started_at": str | None,
     "ended_at": str | None,
@@ -46,7 +50,7 @@ def check(job: dict[str, Any], *, attempts: Any = int) -> None:
     assert job["state"] in STATES
     assert set(job["tasks"]) == {"total", "running", "succeeded", "failed"}
     assert all(isinstance(count, int) and count >= 0 for count in job["tasks"].values())
-    assert set(job["progress"]) == {"epochs_done", "epochs_total"}
+    assert set(job["progress"]) == {"epochs_done", "epochs_total", "expected_end_at"}
     check_reason(job)
     for field in ("submitted_at", "started_at", "ended_at"):
         assert job[field] is None or MOMENT.fullmatch(job[field]), f"{field} is {job[field]!r}"

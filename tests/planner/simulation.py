@@ -128,7 +128,8 @@ class Simulation:
     # -- what happens ----------------------------------------------------------------------------------------
 
     def _arrive(self, arrival: Arrival) -> None:
-        self._live[arrival.job.id] = _Live(arrival.job, arrival.lasts_s, arrival.job.unfinished, arrival.trainee)
+        job = replace(arrival.job, lined_up_at=self.now)
+        self._live[job.id] = _Live(job, arrival.lasts_s, arrival.job.unfinished, arrival.trainee)
 
     def apply(self, plan: Plan) -> None:
         for action in plan.actions:
@@ -207,7 +208,7 @@ class Simulation:
             self.preemptions.append((action.job, action.room_for))
         if action.room_for is not None:
             holder = self._live[action.room_for]
-            holder.job = replace(holder.job, is_reserved=True)
+            holder.job = as_reserved(holder.job, self.now)
         life = live.life
         if action.when is ResizeMode.IMMEDIATE:
             self._leave(live)
@@ -225,7 +226,8 @@ class Simulation:
         self._later(lambda: self._line_up_again(live))
 
     def _line_up_again(self, live: _Live) -> None:
-        live.job = replace(live.job, state=JobState.QUEUED, slots=(), width=0, started_at=None, yielding=None)
+        waiting = replace(live.job, state=JobState.QUEUED, lined_up_at=self.now)
+        live.job = replace(waiting, slots=(), width=0, started_at=None, yielding=None)
 
     # -- arrays ----------------------------------------------------------------------------------------------
 
@@ -260,12 +262,17 @@ class Simulation:
         if not left and not live.job.unfinished:
             self._end(live)
         elif not left:
-            live.job = replace(live.job, state=JobState.QUEUED, started_at=None)
+            live.job = replace(live.job, state=JobState.QUEUED, started_at=None, lined_up_at=self.now)
 
 
 def as_started(job: JobView, start: Start, now: float) -> JobView:
-    started = replace(job, state=JobState.STARTING, slots=start.slots, started_at=now, is_reserved=False)
+    started = replace(job, state=JobState.STARTING, slots=start.slots, started_at=now, reserved_at=None)
     return replace(started, width=start.width)
+
+
+def as_reserved(job: JobView, now: float) -> JobView:
+    """An array gives its lanes back to whoever stands before it, so it is not brought forward."""
+    return job if job.shape.is_array or job.reserved_at is not None else replace(job, reserved_at=now)
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
@@ -283,5 +290,5 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
             width = action.width if isinstance(action, Resize) else 0
             jobs[action.job] = replace(job, yielding=width, state=state)
             if action.room_for is not None:
-                jobs[action.room_for] = replace(jobs[action.room_for], is_reserved=True)
+                jobs[action.room_for] = as_reserved(jobs[action.room_for], snapshot.now)
     return Snapshot(snapshot.now, snapshot.nodes, tuple(jobs.values()), snapshot.arrivals)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from swell.model.job import JobState
-from swell.model.plan import Action, Plan, SetSlots, Slot, Snapshot, Start, Verdict
+from swell.model.job import JobState, ResizeMode
+from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start, Verdict
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import BrokenPlan, check_plan
 
-from .world import array, drained, node, queued, running, slots, world
+from .world import array, drained, node, queued, running, slots, trains, world
 
 WAITS = Verdict(Code.WAITING_FOR_ROOM)
 
@@ -193,6 +193,114 @@ def test_draining_on_a_node_that_offers_less_than_it_holds_is_fine():
     """It was refused as over-committed, and with it every plan until the array had ended."""
     first, second = slots(2, "a")
     check_plan(world(node("a", cpus=1), array(1, slots=2)), Plan((SetSlots(1, (first, drained(second))),)))
+
+
+# -- giving room back ----------------------------------------------------------------------------------------
+
+AT_CHECKPOINT, IMMEDIATE, NEVER = ResizeMode.AT_CHECKPOINT, ResizeMode.IMMEDIATE, ResizeMode.NEVER
+
+
+def trainee(**changes: object) -> JobView:
+    return replace(trains(1, on="a", gpus="2..4", width=3), **changes)  # type: ignore[arg-type]
+
+
+def beside(*jobs: JobView) -> Snapshot:
+    return world(node("a", gpus=8), *jobs)
+
+
+def resize(width: int = 4, when: ResizeMode = AT_CHECKPOINT) -> Resize:
+    return Resize(1, width, when, None)
+
+
+def preempt(winner: int = 2, when: ResizeMode = AT_CHECKPOINT) -> Preempt:
+    return Preempt(1, when, 600.0, winner)
+
+
+BOTH = pytest.mark.parametrize("action", [resize(), preempt()])
+
+
+def test_a_good_resize_and_a_good_preemption_pass():
+    urgent = queued(2, gpus=8, priority=1)
+    check_plan(beside(trainee(), urgent), Plan((resize(),), {2: WAITS}))
+    check_plan(beside(trainee(), urgent), Plan((preempt(),), {2: WAITS}))
+
+
+@BOTH
+@pytest.mark.parametrize("state", [JobState.STARTING, JobState.STOPPING])
+def test_asking_one_that_does_not_run(action: Action, state: JobState):
+    assert refused(beside(trainee(state=state)), action) == f"job 1 is {state} and cannot give room back"
+
+
+@BOTH
+def test_asking_one_that_waits(action: Action):
+    message = "job 1 is queued and cannot give room back"
+    assert refused(beside(queued(1, gpus="2..4")), action, verdicts={1: WAITS}) == message
+
+
+@BOTH
+def test_asking_one_that_holds_nothing(action: Action):
+    assert refused(beside(trainee(slots=())), action) == "job 1 is running and cannot give room back"
+
+
+@BOTH
+@pytest.mark.parametrize("yielding", [0, 2, 4])
+def test_asking_twice(action: Action, yielding: int):
+    assert refused(beside(trainee(yielding=yielding)), action) == "job 1 is asked twice to give room back"
+
+
+@BOTH
+def test_asking_an_array(action: Action):
+    lanes = array(1, slots=2)
+    assert refused(beside(lanes), action) == "job 1 is an array; it gives room back slot by slot"
+
+
+@BOTH
+def test_asking_one_that_says_never(action: Action):
+    never = replace(action, when=NEVER)  # type: ignore[type-var]
+    assert refused(beside(trainee(mode=NEVER)), action) == "job 1 is resized against its mode"
+    assert refused(beside(trainee(mode=NEVER)), never) == "job 1 is resized against its mode"  # type: ignore[arg-type]
+
+
+@BOTH
+def test_stopping_one_at_once_that_stops_at_checkpoints(action: Action):
+    at_once = replace(action, when=IMMEDIATE)  # type: ignore[type-var]
+    assert refused(beside(trainee()), at_once) == "job 1 is resized against its mode"  # type: ignore[arg-type]
+
+
+@BOTH
+@pytest.mark.parametrize("training", [None, trains(1, on="a", width=1, checkpoint_at=None).training])
+def test_asking_one_that_never_reported_a_checkpoint(action: Action, training: object):
+    assert refused(beside(trainee(training=training)), action) == "job 1 has never reported a checkpoint"
+
+
+def test_an_immediate_one_needs_none():
+    check_plan(beside(trainee(training=None, mode=IMMEDIATE)), Plan((resize(when=IMMEDIATE),)))
+
+
+@pytest.mark.parametrize("width", [1, 5, 3, 0])
+def test_a_resize_outside_its_range_or_to_what_it_has(width: int):
+    assert refused(beside(trainee()), resize(width)) == f"job 1: width {width} from 3, range 2..4"
+
+
+@pytest.mark.parametrize("winner", [queued(2, gpus=8), queued(2, gpus=8, priority=-1)])
+def test_preempting_for_one_that_is_not_above_it(winner: JobView):
+    message = "job 1 is preempted for one that is not above it"
+    assert refused(beside(trainee(), winner), preempt(), verdicts={2: WAITS}) == message
+
+
+def test_preempting_for_nobody():
+    assert refused(beside(trainee()), preempt(7)) == "job 1 is preempted for one that is not above it"
+
+
+def test_using_the_room_of_one_that_was_only_just_asked():
+    """It holds what it has until it has been seen to stop."""
+    now = world(node("a", gpus=4), trains(1, on="a", gpus=4, width=4), queued(2, gpus=4, priority=1))
+    start = Start(2, 4, (one(gpus=4, devices=tuple(f"a-gpu{n}" for n in range(4))),))
+    assert refused(now, preempt(), start) == "device a-gpu0 of a is promised 2 times"
+
+
+def test_a_resize_and_a_preemption_of_one_job():
+    assert refused(beside(trainee()), resize(), preempt()) == "two actions for job 1"
 
 
 # -- reasons -------------------------------------------------------------------------------------------------

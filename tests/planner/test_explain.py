@@ -227,13 +227,6 @@ def test_only_where_no_worker_answers():
     )
 
 
-def test_held():
-    now = world(node("a"), queued(5))
-    assert explain(now, now.jobs[0], Verdict(Code.HELD)) == Reason(
-        Code.HELD, "somebody asked that it wait", {}, "swell release 5"
-    )
-
-
 # -- recorded ------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +238,13 @@ def test_held():
             {"by": "ada"},
             "cancelled by ada",
             "nothing to do; submit it again to run it",
+        ),
+        (Code.HELD, {"by": "ada", "job": 5}, "ada asked that it wait", "swell release 5"),
+        (
+            Code.DEPENDENCY_FAILED,
+            {"after": 3, "state": "failed"},
+            "it was to start after job 3 had succeeded, but that one failed",
+            "see why that one did not succeed; submit this one again, or with --after JOB:end",
         ),
         (
             Code.TIME_LIMIT,

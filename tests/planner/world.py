@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import cache
 
 from swell.model.cluster import Device, Node
-from swell.model.job import Dimension, JobState
+from swell.model.job import Dimension, JobState, ResizeMode
 from swell.model.plan import JobView, Shape, Slot, Snapshot
+from swell.model.profile import Training
 from swell.model.quantity import parse_cpus, parse_duration, parse_range
 from swell.model.resources import Resources
 
@@ -75,6 +76,38 @@ def running(
     held = shape(cpus=cpus, memory_gib=memory_gib, gpus=gpus, tasks=tasks, time=time)
     slots = tuple(Slot(rank, on, held.roles[0][0]) for rank in range(tasks))
     return JobView(job, held, priority, state, slots, started)
+
+
+def trains(
+    job: int,
+    *,
+    on: str | tuple[str, ...],
+    width: int,
+    gpus: int | str = 0,
+    tasks: int | str = 1,
+    cpus: float = 1,
+    priority: int = 0,
+    started: float = 0.0,
+    left: float | None = 1000.0,
+    epoch_s: tuple[tuple[int, float], ...] = ((1, 100.0),),
+    restart_s: float | None = 30.0,
+    checkpoint_at: float | None = 0.0,
+    every_s: float | None = None,
+    mode: ResizeMode = ResizeMode.AT_CHECKPOINT,
+    wanted: int | None = None,
+    yielding: int | None = None,
+) -> JobView:
+    """Running, and it reports. By default twice as wide is nearly twice as fast, and its end is far away.
+
+    `on` is one node for all its tasks, or one for each.
+    """
+    held = shape(cpus=cpus, gpus=gpus, tasks=tasks)
+    resources = [resources for resources, count in held.tasks_at(width) for _ in range(count)]
+    nodes = (on,) * len(resources) if isinstance(on, str) else on
+    slots = tuple(Slot(rank, *place) for rank, place in enumerate(zip(nodes, resources, strict=True)))
+    training = Training(left, epoch_s, restart_s, checkpoint_at, every_s)
+    made = JobView(job, held, priority, JobState.RUNNING, slots, started, width=width, mode=mode, training=training)
+    return replace(made, wanted=wanted, yielding=yielding)
 
 
 def array(

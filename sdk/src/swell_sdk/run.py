@@ -23,6 +23,7 @@ from swell_sdk import signals
 from swell_sdk.checkpoints import Checkpoints
 from swell_sdk.environment import Environment
 from swell_sdk.link import Link, connect
+from swell_sdk.memory import peak_mib
 from swell_sdk.news import Checkpoint, News
 from swell_sdk.orders import Orders
 from swell_sdk.voice import say
@@ -158,7 +159,7 @@ class Run:
             self.news.add_metric(name, value)
 
     def report_memory(self, mib: float) -> None:
-        """Peak of GPU memory, all GPUs of the job together."""
+        """Peak of GPU memory, all GPUs of the job together; what torch says is reported without being asked."""
         self.news.add_memory(mib)
 
     def leave(self) -> NoReturn:
@@ -204,6 +205,9 @@ class Run:
         epoch = self.news.epochs_done if self._epoch is None else self._epoch
         now = perf_counter()
         self.news.end_epoch(epoch + 1, now - self._epoch_began)
+        peak = peak_mib()
+        if peak is not None:
+            self.news.add_memory(peak)
         self._epoch, self._epoch_began = None, now
         self.tell()
 

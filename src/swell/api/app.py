@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from swell import __version__
@@ -17,7 +18,7 @@ from swell.api.events import events_router
 from swell.api.jobs import jobs_router
 from swell.api.listing import listing_router
 from swell.api.logs import logs_router
-from swell.api.reports import reports_router
+from swell.api.reports import ReportIn, reports_router
 from swell.api.security import Guard
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Cancellation, Json, Submission
@@ -106,7 +107,8 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])
-    known = list((Cancellation if request.url.path.endswith("/cancel") else Submission).model_fields)
+    models: dict[str, type[BaseModel]] = {"cancel": Cancellation, "report": ReportIn}
+    known = list(models.get(request.url.path.rpartition("/")[2], Submission).model_fields)
     if first["type"] == "extra_forbidden":
         return _error(422, "Rejected", f"the request has no field {where!r}{did_you_mean(where, known)}")
     if first["type"] == "json_invalid":
@@ -122,6 +124,8 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     if error.status_code in (404, 405):
         asked = f"{request.method} {request.url.path}"
         return _error(error.status_code, "NotFound", f"there is no {asked}; /api/v1/openapi.json lists what there is")
+    if error.status_code == 400:  # FastAPI's word for what json.loads() did not even call JSON
+        return _error(422, "Rejected", "the body is not JSON: it is no UTF-8 text, or nested too deeply")
     kind = {413: "TooLarge", 429: "Unavailable"}.get(error.status_code, "Rejected")
     return _error(error.status_code, kind, str(error.detail))
 

@@ -40,6 +40,7 @@ def job_document(job: JobRecord, reason: Reason | None) -> dict[str, Any]:
             "failed": job.tasks_failed,
         },
         "progress": _progress(training),
+        "metrics": {} if training is None else training.metrics,
         "attempts": job.attempts,
         "resizes": job.resizes,
         "preemptions": job.preemptions,
@@ -100,7 +101,6 @@ def _training_document(training: TrainingRecord) -> dict[str, Any]:
         "checkpoint_every_s": training.every_s,
         "restart_s": training.restart_s,
         "profile": [asdict(measure) for measure in training.profile],
-        "metrics": training.metrics,
     }
 
 

@@ -29,6 +29,7 @@ HOLD_S_MAX = 60.0
 EPOCHS_PER_REPORT_MAX = 200
 EPOCHS_MAX = 10**9
 SECONDS_MAX = 10**9
+ATTEMPTS_REMEMBERED_MAX = 10_000  # for pace and the like; far more than run at once
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Epochs = Annotated[float, Field(ge=0, le=EPOCHS_MAX, allow_inf_nan=False)]
@@ -80,28 +81,30 @@ def reports_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1/attempts", tags=["reports"], responses=ERRORS)
     controller = services.controller
     pace = _Pace()
-
-    async def take(report: Report) -> None:
-        pace.step(report.attempt)
-        await asyncio.wrap_future(controller.report(report))
+    library: set[AttemptId] = set()  # attempts whose own library reports: what it counts is exact
 
     @router.post("/{attempt}/report")
     async def report(attempt: str, body: ReportIn) -> Response:
         """What a job says of its training; answered when it is on disk."""
         whose = _parse(attempt)
-        checkpoint = None if body.checkpoint is None else _checkpoint(services, whose, body.checkpoint)
+        pace.step(whose)
+        checkpoint = None
+        if body.checkpoint is not None:  # in a thread: its folder may lie on a file system that hangs
+            checkpoint = await asyncio.to_thread(_checkpoint, services, whose, body.checkpoint)
         told = body.model_dump(exclude={"at", "yielding", "checkpoint", "metrics", "epochs", "steps"})
-        await take(
-            Report(
-                whose,
-                **told,
-                epochs=tuple(body.epochs),
-                steps=body.steps,
-                checkpoint=checkpoint,
-                metrics=tuple(body.metrics.items()),
-                is_yielding=body.yielding,
-            )
+        report = Report(
+            whose,
+            **told,
+            epochs=tuple(body.epochs),
+            steps=body.steps,
+            checkpoint=checkpoint,
+            metrics=tuple(body.metrics.items()),
+            is_yielding=body.yielding,
         )
+        await asyncio.wrap_future(controller.report(report))
+        if len(library) > ATTEMPTS_REMEMBERED_MAX:
+            library.clear()  # those that run say so again
+        library.add(whose)
         return Json(_answer(controller.control(whose)))
 
     @router.get("/{attempt}/control")
@@ -129,8 +132,11 @@ def reports_router(services: Services) -> APIRouter:
     @router.post("/{attempt}/trainer-status")
     async def trainer_status(attempt: str, body: TrainerStatusIn) -> Response:
         """Kubeflow's trainer status protocol, which Transformers sends by itself."""
+        whose = _parse(attempt)
+        pace.step(whose)
         if body.trainerStatus is not None:
-            await take(_from_kubeflow(_parse(attempt), body.trainerStatus))
+            told = _from_kubeflow(whose, body.trainerStatus, counts_epochs=whose not in library)
+            await asyncio.wrap_future(controller.report(told))
         return Json({})
 
     return router
@@ -164,19 +170,24 @@ def _path_inside(services: Services, job: JobRecord, told: str) -> str:
     found = Path(os.path.realpath(folder / told))
     if not found.is_relative_to(folder) or found == folder:
         raise Rejected(f"the checkpoint {told!r} lies outside the job's folder {folder}; write it there")
-    if not found.exists():
+    if not os.path.exists(found):  # noqa: PTH110  Path.exists raises for names that are too long
         raise Rejected(f"the checkpoint {told!r} does not exist; make it durable first, then report it")
     return str(found.relative_to(folder))
 
 
-def _from_kubeflow(attempt: AttemptId, status: TrainerStatus) -> Report:
+def _from_kubeflow(attempt: AttemptId, status: TrainerStatus, *, counts_epochs: bool) -> Report:
+    """Whole percents run ahead of what is done, so where the library counts epochs these do not count."""
     named = {metric.name: number for metric in status.metrics if (number := _number(metric.value)) is not None}
     total, current = named.pop("totalEpochs", None), named.pop("currentEpoch", None)
+    if total is not None and not 0 < total <= EPOCHS_MAX:
+        total = None
     done = None
     if status.progressPercentage is not None:
         done = status.progressPercentage / 100 * (total or 1.0)
-    elif current is not None:
+    elif current is not None and 0 <= current <= (total or EPOCHS_MAX):
         done = current
+    if not counts_epochs:
+        total = done = None
     shown = [(name[:100], value) for name, value in named.items() if name][:METRICS_MAX]
     return Report(
         attempt,
@@ -209,5 +220,5 @@ class _Pace:
         if left < 1:
             raise HTTPException(429, f"more than {REPORTS_PER_S:g} reports a second; send the newest state less often")
         self._left[attempt] = left - 1, now
-        if len(self._left) > 10_000:
+        if len(self._left) > ATTEMPTS_REMEMBERED_MAX:
             self._left = {one: seen for one, seen in self._left.items() if now - seen[1] < 10}

@@ -88,6 +88,7 @@ class JobOut(BaseModel):
     width_max: int
     tasks: TasksOut
     progress: ProgressOut
+    metrics: dict[str, float] = Field(description="what it reports of its training, by name; the newest values")
     attempts: int
     resizes: int
     preemptions: int

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,51 +15,28 @@ import click
 if TYPE_CHECKING:
     from swell.client import Client, Job
 
-PATIENCE_S = 60.0
-
-RENDEZVOUS = """
-import os, socket, time
-rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-if rank == 0:
-    with socket.create_server(address) as server:
-        server.settimeout(20)
-        peer, _ = server.accept()
-        print(f"rank 0 of {world}: {peer.recv(100).decode()}", flush=True)
-else:
-    for _ in range(200):
-        try:
-            with socket.create_connection(address, timeout=20) as peer:
-                peer.sendall(f"rank {rank} says hello".encode())
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.1)
-    print(f"rank {rank} of {world}: sent my hello", flush=True)
-time.sleep(1)
-"""
-CASE = 'import os; n = int(os.environ["JOB_COMPLETION_INDEX"]); print(f"case {n}: {n * n}")'
-TRAIN = """
-import os, time
-print("on", os.environ["NUM_GPUS"], "GPU(s):", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
-weight = 0.0
-for step in range(1, 31):
-    weight -= 0.1 * 2 * (weight - 3.0)
-    print(f"step {step}: loss {(weight - 3.0) ** 2:.6f}", flush=True)
-    time.sleep(0.1)
-"""
-FAILS = 'print("loading data", flush=True); raise FileNotFoundError("no data set at /data/imagenet")'
+SCRIPT = Path(__file__).with_name("demo_job.py")
+PATIENCE_S = 120.0  # for the whole story, on a slow machine; it takes about 40 s
+LOOK_S = 0.25
+RESIZES_MIN = 3
+COLUMNS_MAX = 72  # of the chart
 
 
 @click.command("demo")
 def command() -> int:
-    """Start a private server with four simulated GPUs, run a handful of real jobs, and check what happened.
+    """Four training jobs share four simulated GPUs: they swell, shrink for an urgent one, and grow back.
 
     Needs no GPU and leaves nothing behind. Exits with 0 only if everything went as told.
     """
+    from importlib.util import find_spec
+
     from swell.client.client import Client
     from swell.client.embedded import stop_server
+    from swell.errors import Rejected
     from swell.state import StateFolder
 
+    if find_spec("swell_sdk") is None:
+        raise Rejected("the demo's jobs use swell-sdk, which is not installed here: pip install ./sdk")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="swell-demo-") as name:
         folder = StateFolder(Path(name) / "state")
@@ -86,7 +63,7 @@ def _start(folder: Any) -> None:
     from swell.client.embedded import ensure_server
 
     folder.prepare()
-    folder.write_json(folder.config, {"gpus": 4, "cpus_milli": 4000})
+    folder.write_json(folder.config, {"gpus": 4, "cpus_milli": 16000})
     print("Starting a server for a machine with 4 simulated GPUs ...", flush=True)
     ensure_server(folder)
 
@@ -97,84 +74,169 @@ class Story:
 
     client: Client
     broken: list[str] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
 
     def tell(self) -> None:
-        gang = self._submit("gang", RENDEZVOUS, tasks=2, gpus=1, told="two ranks that must start together")
-        train = self._submit("train", TRAIN, gpus=2, told="a small training run on two GPUs")
-        waits = self._submit("waits", TRAIN, gpus=3, told="wants three GPUs while only fewer are free")
-        array = self._submit("cases", CASE, array="0-19%4", cpus=0.25, told="twenty independent cases, four at once")
-        fails = self._submit("fails", FAILS, cpus=0.25, told="will fail")
-        never = self._submit("never", TRAIN, gpus=9, told="wants more GPUs than there are")
-
-        for job in (gang, train):
-            _await(lambda job=job: job.refresh().state, lambda state: state == "running")  # type: ignore[misc]
-        self._say_why(waits, "WaitingForRoom")
-        self._say_why(never, "CannotRunHere")
-        self._table()
-
-        self._expect(gang, "succeeded", 0)
-        self._log(gang, rank=0, wanted="rank 0 of 2: rank 1 says hello")
-        self._expect(array, "succeeded", 0)
-        self._log(array, rank=19, wanted="case 19: 361")
-        self._expect(fails, "failed", 1)
-        self._log(fails, rank=0, wanted="FileNotFoundError: no data set at /data/imagenet")
-        self._expect(train, "succeeded", 0)
-        self._expect(waits, "succeeded", 0)
-        self._check(_start_of(waits) >= _end_of(gang), "'waits' began before there was room for it")
-        never.cancel().wait()
-        self._expect(never, "cancelled", None)
-        self._table()
+        print("\nFour training jobs, each on one to four GPUs. There is room for one GPU each.")
+        anna, ben, carl, dora = (
+            self._submit(name, gpus="1..4", epochs=epochs)
+            for name, epochs in (("anna", 5), ("ben", 10), ("carl", 28), ("dora", 34))
+        )
+        screen = Screen(self.jobs)
+        self._watch(screen, lambda: anna.has_ended)
+        screen.say("anna has ended: another job swells into its GPU at its next checkpoint.")
+        self._watch(screen, lambda: ben.has_ended)
+        screen.say("ben has ended, too: carl and dora share the four GPUs.")
+        self._watch(screen, lambda: sum(_width(job) for job in (carl, dora)) == 4)
+        urgent = self._submit("urgent", gpus=2, priority=10, epochs=6)
+        self._say_why(screen, urgent)
+        self._watch(screen, lambda: urgent.state == "running")
+        self._check(_width(carl) + _width(dora) <= 2, "carl and dora hold GPUs that urgent was given")
+        screen.say("They gave room at their checkpoints; urgent runs.")
+        self._watch(screen, lambda: urgent.has_ended)
+        screen.say("urgent has ended; carl and dora grow back.")
+        self._watch(screen, lambda: all(job.has_ended for job in self.jobs))
+        screen.close()
+        self._look_back()
 
     # -- telling -------------------------------------------------------------------------------------------------
 
-    def _submit(self, name: str, script: str, *, told: str, **options: Any) -> Job:
-        job = self.client.submit([sys.executable, "-c", script], name=name, **options)
+    def _submit(self, name: str, **options: Any) -> Job:
+        job = self.client.submit([sys.executable, str(SCRIPT)], name=name, **options)
         flags = " ".join(f"--{key} {value}" for key, value in options.items())
-        print(f"  swell run {flags:<24} # job {job.id} {name}: {told}", flush=True)
+        print(f"  swell run -d {flags} --name {name} -- python train.py", flush=True)
+        self.jobs.append(job)
         return job
 
-    def _say_why(self, job: Job, code: str) -> None:
-        reason = _await(lambda: job.why(), lambda found: found is not None and found.code == code)
-        self._check(reason is not None and reason.code == code, f"'{job.name}' should be {code}, but is {reason}")
+    def _watch(self, screen: Screen, is_reached: Any) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not is_reached():
+            if time.monotonic() > until:
+                self.broken.append(f"nothing came of it within {PATIENCE_S:.0f} s")
+                return
+            time.sleep(LOOK_S)
+            for job in self.jobs:
+                job.refresh()
+            screen.show()
+
+    def _say_why(self, screen: Screen, job: Job) -> None:
+        reason = job.why()
         if reason is not None:
-            print(f"\n$ swell why {job.name}\n  {reason.code}: {reason.message}\n  next: {reason.next}", flush=True)
+            screen.say(f"$ swell why {job.name}\n  {reason.code}: {reason.message}")
+        self._check(
+            reason is None or reason.code in ("WaitingForRoom", "NotYetPlanned", "Starting"),
+            f"'{job.name}' should wait for room, but is {reason}",
+        )
 
-    def _table(self) -> None:
-        from swell.cli.printing import print_table
-        from swell.cli.ps import short_rows
+    # -- looking back --------------------------------------------------------------------------------------------
 
-        print("\n$ swell ps")
-        jobs = sorted((job.document for job in self.client.jobs()), key=lambda job: int(job["id"]))
-        print_table(*short_rows(jobs), states=2)
-        sys.stdout.flush()
+    def _look_back(self) -> None:
+        documents = [self.client.show(job.id) for job in self.jobs]
+        print("\nGPUs held over time, one column a second or so:")
+        print(*chart(documents), sep="\n")
+        resizes = sum(document["resizes"] for document in documents)
+        lost = self.client.server()["lost_gpu_seconds"]
+        print(f"\nresizes: {resizes}   preemptions: {sum(document['preemptions'] for document in documents)}")
+        print(f"lost GPU-seconds: {lost:g}")
+        self._check(resizes >= RESIZES_MIN, f"there should have been {RESIZES_MIN} resizes at least, not {resizes}")
+        self._check(lost == 0, f"no work should have been lost, but {lost:g} GPU-seconds were")
+        for job, document in zip(self.jobs, documents, strict=True):
+            self._check_training(job, document)
 
-    def _log(self, job: Job, *, rank: int, wanted: str) -> None:
-        text = b"".join(job.logs(rank=rank)).decode()
-        print(f"\n$ swell logs --rank {rank} --tail 3 {job.name}", *text.splitlines()[-3:], sep="\n  ", flush=True)
-        self._check(wanted in text, f"the log of '{job.name}' lacks {wanted!r}")
-
-    # -- checking ------------------------------------------------------------------------------------------------
-
-    def _expect(self, job: Job, state: str, code: int | None) -> None:
-        job.wait(timeout_s=PATIENCE_S)
-        true = (job.state, job.exit_code)
-        self._check(true == (state, code), f"'{job.name}' should be {state} with code {code}, but is {true}")
+    def _check_training(self, job: Job, document: dict[str, Any]) -> None:
+        """Every epoch once, over all its attempts, and the loss fell."""
+        self._check(job.state == "succeeded", f"'{job.name}' should have succeeded, but is {job.state}")
+        text = ""
+        for attempt in document["attempts"]:
+            text += b"".join(self.client.logs(job.id, attempt=attempt["number"])).decode()
+        told = [(int(epoch), float(loss)) for epoch, loss in re.findall(r"epoch (\d+) .*loss ([\d.]+)", text)]
+        epochs, losses = [epoch for epoch, _ in told], [loss for _, loss in told]
+        wanted = list(range(1, document["spec"]["epochs"] + 1))
+        self._check(epochs == wanted, f"'{job.name}' should have done each epoch once, but did {epochs}")
+        self._check(bool(losses) and losses[-1] < losses[0], f"the loss of '{job.name}' did not fall: {losses}")
+        widths = " → ".join(str(attempt["width"]) for attempt in document["attempts"])
+        if losses:
+            print(f"  {job.name:<7} widths {widths:<20} loss {losses[0]:.3f} → {losses[-1]:.3f}")
 
     def _check(self, is_true: bool, otherwise: str) -> None:
         if not is_true:
             self.broken.append(otherwise)
 
 
-def _await(look: Callable[[], Any], is_good: Callable[[Any], bool]) -> Any:
-    until = time.monotonic() + PATIENCE_S
-    while not is_good(found := look()) and time.monotonic() < until:
-        time.sleep(0.05)
-    return found
+class Screen:
+    """A table that is drawn over itself on a terminal, and printed when something changed elsewhere."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self._jobs = jobs
+        self._drawn = 0  #: lines of the table that stand on the terminal
+        self._seen: object = None
+        self._is_terminal = sys.stdout.isatty()
+
+    def show(self) -> None:
+        from swell.cli.printing import table_lines
+
+        seen = [(job.state, _width(job)) for job in self._jobs]
+        if not self._is_terminal and seen == self._seen:
+            return
+        self._seen = seen
+        lines = table_lines(
+            ["ID", "NAME", "STATE", "GPUS", "EPOCHS", "LOSS"], [_row(job) for job in self._jobs], states=2
+        )
+        if self._drawn:
+            print(f"\x1b[{self._drawn}A\x1b[J", end="")
+        print(*([] if self._is_terminal else [""]), *lines, sep="\n", flush=True)
+        self._drawn = len(lines) if self._is_terminal else 0
+
+    def say(self, text: str) -> None:
+        """Above the table."""
+        if self._drawn:
+            print(f"\x1b[{self._drawn}A\x1b[J", end="")
+        self._drawn, self._seen = 0, None
+        print(f"\n{text}", flush=True)
+
+    def close(self) -> None:
+        self._drawn = 0
 
 
-def _start_of(job: Job) -> str:
-    return str(job.document["started_at"])
+def _row(job: Job) -> list[str]:
+    document = job.document
+    progress = document["progress"]
+    done, total = progress["epochs_done"] or 0, progress["epochs_total"] or 0
+    bar = "█" * round(10 * done / total) if total else ""
+    loss = document["metrics"].get("loss")
+    return [
+        str(job.id),
+        job.name,
+        job.state,
+        "▮" * _width(job) or "-",
+        f"{bar:<10} {done:g}/{total:g}",
+        "-" if loss is None else f"{loss:.3f}",
+    ]
 
 
-def _end_of(job: Job) -> str:
-    return str(job.document["ended_at"])
+def _width(job: Job) -> int:
+    return int(job.document["width"])
+
+
+def chart(documents: list[dict[str, Any]]) -> list[str]:
+    """A row per job: the GPUs it held, moment by moment."""
+    from swell.cli.printing import moment
+
+    lives = [
+        (n, moment(attempt["created_at"]) or 0.0, moment(attempt["ended_at"]) or 0.0, attempt["width"])
+        for n, document in enumerate(documents)
+        for attempt in document["attempts"]
+    ]
+    begin, end = min(since for _, since, _, _ in lives), max(until for _, _, until, _ in lives)
+    step = max(0.5, (end - begin) / COLUMNS_MAX)
+    rows = []
+    for n, document in enumerate(documents):
+        moments = (begin + step * (column + 0.5) for column in range(int((end - begin) / step) + 1))
+        held = "".join(_held([life for life in lives if life[0] == n], at) for at in moments)
+        rows.append(f"  {document['name']:<7} {held.rstrip()}")
+    ticks = "".join(f"{step * column:<10.0f}" for column in range(0, int((end - begin) / step) + 1, 10))
+    return [*rows, f"  {'s':<7} {ticks.rstrip()}"]
+
+
+def _held(lives: list[tuple[int, float, float, int]], at: float) -> str:
+    return next((str(width) for _, since, until, width in lives if since <= at < until), " ")

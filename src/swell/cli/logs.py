@@ -60,10 +60,20 @@ def command(
             return 0
     found = client.job(job)
     lives = _lives(client, found, attempt, is_tail=tail is not None)
-    for life in lives if lives is not None else _growing(found, follow=follow):
+    for life in lives or _growing(found, follow=follow):
         which = {"rank": rank, "attempt": life}
         since_then = None if tail is not None else moment
-        _copy(client, found.id, which, out, offset=offset, since=since_then, follow=follow)
+        is_one_of_many = lives is None and life != 1
+        _copy(
+            client,
+            found.id,
+            which,
+            out,
+            is_one_of_many=is_one_of_many,
+            offset=offset,
+            since=since_then,
+            follow=follow,
+        )
         offset = 0
     return 0
 
@@ -89,7 +99,7 @@ def _growing(job: Job, *, follow: bool) -> Iterator[int]:
         job.refresh()
 
 
-def _copy(client: Client, job: int, which: dict[str, Any], out: Any, **how: Any) -> None:
+def _copy(client: Client, job: int, which: dict[str, Any], out: Any, *, is_one_of_many: bool, **how: Any) -> None:
     from swell.errors import NotFound
 
     try:
@@ -97,8 +107,8 @@ def _copy(client: Client, job: int, which: dict[str, Any], out: Any, **how: Any)
             out.write(piece)
             out.flush()
     except NotFound:
-        if which["attempt"] is None or which["attempt"] == 1:
-            raise  # a later attempt may be narrower and not have this rank
+        if not is_one_of_many:  # a later attempt may be narrower and not have this rank
+            raise
 
 
 def _tail(client: Client, job: str, which: dict[str, Any], since: float | None, lines: int) -> tuple[bytes, int]:

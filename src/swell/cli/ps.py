@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,27 +80,26 @@ def _print(answer: dict[str, Any], output: str) -> None:
 
 
 def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Progress has its columns as soon as any job reports it: terminals are narrow."""
     from swell.cli.printing import duration, moment, ran_for, why_text
 
     now = time.time()
-    header = ["ID", "NAME", "STATE", "PRIO", "WIDTH", "TASKS", "EPOCHS", "LEFT", "AGE", "RAN", "REASON"]
-    rows = [
-        [
-            str(job["id"]),
-            job["name"],
-            job["state"],
-            str(job["priority"]),
-            _width(job),
-            _tasks(job["tasks"]),
-            _epochs(job["progress"]),
-            _left(job, now),
-            duration(now - (moment(job["submitted_at"]) or now)),
-            ran_for(job),
-            why_text(job),
-        ]
-        for job in jobs
-    ]
-    return header, rows
+    columns: dict[str, Callable[[dict[str, Any]], str]] = {
+        "ID": lambda job: str(job["id"]),
+        "NAME": lambda job: str(job["name"]),
+        "STATE": lambda job: str(job["state"]),
+        "PRIO": lambda job: str(job["priority"]),
+        "WIDTH": _width,
+        "TASKS": lambda job: _tasks(job["tasks"]),
+        "EPOCHS": lambda job: _epochs(job["progress"]),
+        "LEFT": lambda job: _left(job, now),
+        "AGE": lambda job: duration(now - (moment(job["submitted_at"]) or now)),
+        "RAN": ran_for,
+        "REASON": why_text,
+    }
+    if all(job["progress"]["epochs_done"] is None for job in jobs):
+        del columns["EPOCHS"], columns["LEFT"]
+    return list(columns), [[column(job) for column in columns.values()] for job in jobs]
 
 
 def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

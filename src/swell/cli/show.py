@@ -80,8 +80,8 @@ def _training(job: dict[str, Any]) -> dict[str, str]:
     if checkpoint is not None:
         where = checkpoint["path"] or "where the job keeps it"
         lines["checkpoint"] = f"{checkpoint['epochs_done']:g} epochs, {where}, {checkpoint['at'][:19]}Z"
-    if training["metrics"]:
-        lines["metrics"] = ", ".join(f"{name} {value:.6g}" for name, value in training["metrics"].items())
+    if job["metrics"]:
+        lines["metrics"] = ", ".join(f"{name} {value:.6g}" for name, value in job["metrics"].items())
     cost = "" if training["restart_s"] is None else f"; a restart takes {training['restart_s']:.1f} s"
     counted = f"{job['resizes']} resizes, {job['preemptions']} preemptions, {job['failures']} failures"
     lines["changes"] = f"{counted}; {job['lost_gpu_seconds']:g} GPU-seconds lost{cost}"

@@ -63,6 +63,8 @@ def _ask(world: World, job: LiveJob, action: Resize | Preempt, changes: Changes,
     assert job.attempt is not None
     if isinstance(action, Preempt):
         cause = f"preempted by job {action.room_for}"
+    elif width == job.wanted_width:
+        cause = f"scaled to {width} by hand"
     elif width > job.attempt.width:
         cause = f"grows from {job.attempt.width} to {width}"
     elif action.room_for is not None:
@@ -89,7 +91,7 @@ def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
         job.tasks_total = len(start.slots)  # a gang that is elastic in tasks has as many as it was given
     job.nodes = tuple(dict.fromkeys(slot.node for slot in start.slots))
     job.state, job.reason, job.evidence = JobState.STARTING, Code.STARTING, {"nodes": ", ".join(job.nodes)}
-    job.reserved_until = None
+    job.drop_reservation()
     job.set_attempt(
         AttemptRecord(
             job_id=job.id,

@@ -285,7 +285,7 @@ class Controller:
     def _take_intents(self) -> list[tuple[Intent[Any], Future[Any]]]:
         with self._mutex:
             intents, self._intents = self._intents, []
-        return intents
+        return [(intent, future) for intent, future in intents if future.set_running_or_notify_cancel()]
 
     def _publish_controls(self) -> None:
         asked = [job for job in map(self._world.jobs.get, self._world.timed) if job is not None and job.asked]
@@ -342,7 +342,7 @@ class Controller:
     def _reload(self) -> None:
         """The store is the truth: read it again, and tell the engine everything again."""
         world = World()
-        self._arrivals.extend(self._store.arrivals(ARRIVALS_KEPT))
+        self._arrivals = deque(self._store.arrivals(ARRIVALS_KEPT), ARRIVALS_KEPT)
         records = {record.id: record for record in self._store.active()}
         open_attempts = {attempt.job_id: attempt for attempt in self._store.open_attempts()}
         stops: list[Effect] = []

@@ -13,8 +13,8 @@ from typing import TypeVar
 from swell.controller.observe import Effect
 from swell.controller.training import fold_report
 from swell.controller.world import LiveJob, World
-from swell.controller.yielding import ask
-from swell.errors import Conflict, Rejected
+from swell.controller.yielding import ask, go_back_to_checkpoint
+from swell.errors import Conflict, NotFound, Rejected
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.reason import Code
 from swell.model.training import Report
@@ -71,7 +71,7 @@ def requeue(job_id: JobId, by: str, *, is_now: bool, read: Callable[[JobId], Job
     def intent(turn: Turn) -> None:
         job = turn.world.jobs.get(job_id)
         if job is None:
-            _take_back(turn, read(job_id), by)
+            _take_back(turn, read(job_id), by, read)
         elif job.attempt is None:
             raise Conflict(f"job {job.id} is {job.state}: it has not started, so there is nothing to start again")
         elif job.shape.is_array:
@@ -87,19 +87,41 @@ def requeue(job_id: JobId, by: str, *, is_now: bool, read: Callable[[JobId], Job
     return intent
 
 
-def _take_back(turn: Turn, record: JobRecord, by: str) -> None:
-    """One that has failed or was cancelled gets another life, and its retries again."""
+def _take_back(turn: Turn, record: JobRecord, by: str, read: Callable[[JobId], JobRecord]) -> None:
+    """One that has failed or was cancelled gets another life: its retries again, and all of its time."""
     if record.state is JobState.SUCCEEDED:
         raise Conflict(f"job {record.id} has succeeded; submit it again to run it once more")
     if record.spec.array is not None:
         raise Conflict(f"job {record.id} is an array and has ended; submit what is missing as a new job")
+    if record.attempts == 0:
+        _refuse_if_doomed(turn, record, read)
     turn.changes.set_job(record.id, ended_at=None, exit_code=None, cancel_requested_by=None, cancel_grace_s=None)
     job = turn.world.add(record)
     job.state, job.reason, job.evidence = JobState.QUEUED, Code.NOT_YET_PLANNED, {}
     job.cancel_by = job.cancel_grace_s = job.held_by = job.retry_at = None
-    job.failures, job.after = 0, ()
+    job.drop_reservation()
+    job.queued_at = turn.now
+    job.failures, job.used_s = 0, 0.0
+    job.after = tuple(after for after in job.after if after.job in turn.world.jobs)
+    go_back_to_checkpoint(job)
     turn.world.asked.discard(job.id)
     _note(turn, job, "Requeued", by)
+
+
+def _refuse_if_doomed(turn: Turn, record: JobRecord, read: Callable[[JobId], JobRecord]) -> None:
+    """It still is to follow others: taken back without them, it would be cancelled again by the next restart."""
+    for after in record.spec.after:
+        if after.on_any_end or after.job in turn.world.jobs:
+            continue
+        try:
+            state = str(read(after.job).state)
+        except NotFound:
+            state = "was deleted"
+        if state != JobState.SUCCEEDED:
+            raise Conflict(
+                f"job {record.id} is to start after job {after.job} has succeeded, but that one {state}; "
+                f"start that one again first (swell requeue {after.job}), or submit this one without it"
+            )
 
 
 def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool) -> Intent[None]:
@@ -135,7 +157,7 @@ def _live(turn: Turn, job_id: JobId) -> LiveJob:
 
 def _refuse_unless_it_resumes(job: LiveJob, what: str, instead: str) -> None:
     """Nothing is stopped whose work would be lost, unless somebody says so."""
-    if job.mode is ResizeMode.IMMEDIATE:
+    if job.mode is ResizeMode.IMMEDIATE and not job.shape.is_array:
         return
     has_checkpoint = job.training is not None and job.training.checkpoint is not None
     if job.shape.is_array or job.mode is ResizeMode.NEVER or not has_checkpoint:

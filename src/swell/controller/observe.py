@@ -74,6 +74,9 @@ def _fold_task(world: World, task: TaskSeen, changes: Changes) -> bool:
     changes.tasks.append(task_record(task))
     if job.started_at is None:
         job.started_at = task.started_at
+    assert job.attempt is not None
+    if job.attempt.started_at is None:
+        job.set_attempt(replace(job.attempt, started_at=task.started_at), changes)
     return True
 
 
@@ -109,11 +112,13 @@ def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Ef
         evidence: Evidence = {"after": job.doomed_by[0], "state": job.doomed_by[1]}
         end(world, job, changes, now, JobState.CANCELLED, Code.DEPENDENCY_FAILED, evidence)
     elif job.held_by is not None and job.state is JobState.QUEUED:
-        job.state, job.reason, job.evidence, job.reserved_until = JobState.HELD, Code.HELD, {}, None
+        job.state, job.reason = JobState.HELD, Code.HELD
+        job.drop_reservation()
+        job.evidence = {"by": job.held_by, "job": job.id}
         job.write(changes)
         changes.events.append(EventRecord("Held", job.id, job.held_by))
     elif job.held_by is None and job.state is JobState.HELD:
-        job.state, job.reason, job.evidence = JobState.QUEUED, Code.NOT_YET_PLANNED, {}
+        job.state, job.reason, job.evidence, job.queued_at = JobState.QUEUED, Code.NOT_YET_PLANNED, {}, now
         job.write(changes)
     return []
 
@@ -123,7 +128,6 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
     if job.state is JobState.STARTING and job.has_begun:
         job.state, job.reason, job.evidence = JobState.RUNNING, None, {}
         assert job.attempt is not None
-        job.set_attempt(replace(job.attempt, started_at=job.started_at), changes)
         detail: dict[str, object] = {"attempt": job.attempts, "width": job.attempt.width}
         detail |= {"tensorboard": job.tensorboard} if job.tensorboard else {}
         changes.events.append(EventRecord("Running", job.id, detail=detail))
@@ -186,7 +190,7 @@ def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
     job.attempt = None
     job.begun_now.clear()
     job.finished_on.clear()
-    job.state, job.reason, job.evidence = JobState.QUEUED, Code.NOT_YET_PLANNED, {}
+    job.state, job.reason, job.evidence, job.queued_at = JobState.QUEUED, Code.NOT_YET_PLANNED, {}, now
     job.write(changes)
     changes.events.append(EventRecord("Yielded", job.id, detail={"attempt": job.attempts, "left": job.unfinished}))
 
@@ -217,8 +221,7 @@ def end(
     """The end is recorded, and the job leaves the world."""
     job.state, job.reason, job.evidence = state, code, evidence
     if job.attempt is not None:
-        ended = replace(job.attempt, slots=(), ended_at=now, outcome=str(state), started_at=job.started_at)
-        job.set_attempt(ended, changes)
+        job.set_attempt(replace(job.attempt, slots=(), ended_at=now, outcome=str(state)), changes)
     job.running = 0
     job.write(changes)
     exit_code = 0 if state is JobState.SUCCEEDED else job.failure.exit_code if job.failure else None

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swell.controller.world import LiveJob, World
-from swell.errors import Conflict, NotFound, Rejected
+from swell.errors import Conflict, Rejected
 from swell.model.job import JobState
 from swell.model.training import METRICS_MAX, Checkpoint, Control, Measure, Report, TrainingRecord, mixed
 from swell.store import Changes
 from swell.throughput import predict
+
+LEFT_S_MAX = 100 * 365 * 86400.0  # what would take a century has no date one could tell
 
 
 def control_of(job: LiveJob) -> Control:
@@ -27,14 +29,15 @@ def fold_report(world: World, report: Report, changes: Changes, now: float) -> L
     """Bring the job up to what it says."""
     job = world.jobs.get(report.attempt.job)
     if job is None:
-        raise NotFound(f"job {report.attempt.job} has ended, or never was; nothing can be reported on it")
+        raise Conflict(f"attempt {report.attempt} is over: job {report.attempt.job} has ended")
     if job.attempt is None or job.attempts != report.attempt.number:
         raise Conflict(f"attempt {report.attempt} is over: job {job.id} is at attempt {job.attempts}")
     known = job.training or TrainingRecord(epochs_done=job.attempt.resume.epochs_done, epochs_total=job.epochs)
+    if report.rank == 0:
+        _refuse_backwards(job, known, report)
     if report.begun is not None:
         job.begun[report.rank] = max(report.begun, job.begun.get(report.rank, 0))
     if report.rank == 0:
-        _refuse_backwards(job, known, report)
         job.training = _updated(job, known, report, now)
         job.write(changes)
     elif job.training is None:
@@ -66,20 +69,25 @@ def _updated(job: LiveJob, known: TrainingRecord, report: Report, now: float) ->
     after = known
     if job.began_at is None and (report.begun or report.epochs_done is not None):
         job.began_at = now  # the first sign of training tells what the start cost
-        after = replace(after, restart_s=mixed(after.restart_s, now - job.attempt.created_at + job.wound_down_s))
+        restart_s = max(0.0, now - job.attempt.created_at) + job.wound_down_s
+        after = replace(after, restart_s=mixed(after.restart_s, restart_s))
     if report.epochs_total is not None:
         after = replace(after, epochs_total=report.epochs_total)
     if report.epochs_done is not None:
         after = replace(after, epochs_done=report.epochs_done)
     if report.metrics:
-        merged = {**after.metrics, **dict(report.metrics)}
-        after = replace(after, metrics=dict(list(merged.items())[-METRICS_MAX:]))
+        after = replace(after, metrics=_newest(after.metrics, dict(report.metrics)))
     if report.is_yielding:
         after = replace(after, yielded=job.attempts)
     after = after.with_measure(_measured(job, after, report))
     if report.checkpoint is not None:
         after = _with_checkpoint(job, after, report.checkpoint, now)
     return replace(after, ends_at=_ends_at(job, after, report, now))
+
+
+def _newest(known: dict[str, float], told: dict[str, float]) -> dict[str, float]:
+    older = {name: value for name, value in known.items() if name not in told}
+    return dict([*older.items(), *told.items()][-METRICS_MAX:])
 
 
 def _measured(job: LiveJob, known: TrainingRecord, report: Report) -> Measure:
@@ -113,4 +121,5 @@ def _ends_at(job: LiveJob, known: TrainingRecord, report: Report, now: float) ->
         return now + report.left_s
     if known.epochs_total is None or not known.epoch_s():
         return known.ends_at
-    return now + max(0.0, known.epochs_total - known.epochs_done) * predict(known.epoch_s(), job.attempt.width)
+    left_s = max(0.0, known.epochs_total - known.epochs_done) * predict(known.epoch_s(), job.attempt.width)
+    return now + left_s if left_s < LEFT_S_MAX else None

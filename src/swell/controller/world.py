@@ -56,7 +56,9 @@ class LiveJob:
     used_s: float = 0.0  #: of attempts that have ended
     held_by: str | None = None  #: None: nobody asked that it wait
     wanted_width: int | None = None  #: None: the planner's choice
-    reserved_until: float | None = None  #: None: no room is being made for it
+    queued_at: float = 0.0  #: when it last began to wait
+    reserved_at: float | None = None  #: None: no room is being made for it
+    reserved_until: float | None = None  #: None: as above
     retry_at: float | None = None  #: None: at once
     begun: dict[int, int] = field(default_factory=dict)  #: rank → epochs begun, as said in the present attempt
     began_at: float | None = None  #: when the present attempt began to train; None: it has not
@@ -110,7 +112,8 @@ class LiveJob:
                 estimate_s=self.estimate_s,
                 yielding=self.asked.width if self.asked else None,
                 wanted=self.wanted_width,
-                is_reserved=self.reserved_until is not None,
+                lined_up_at=self.queued_at,
+                reserved_at=self.reserved_at,
                 waits_for=tuple(after.job for after in self.after),
                 not_before=self.retry_at,
             )
@@ -140,6 +143,8 @@ class LiveJob:
             used_s=self.used_s,
             held_by=self.held_by,
             wanted_width=self.wanted_width,
+            queued_at=self.queued_at,
+            reserved_at=self.reserved_at,
             reserved_until=self.reserved_until,
             retry_at=self.retry_at,
         )
@@ -148,6 +153,9 @@ class LiveJob:
         self.attempt = attempt
         self._view = None
         changes.attempts.append(attempt)
+
+    def drop_reservation(self) -> None:
+        self.reserved_at = self.reserved_until = None
 
     def let_follow(self, ended: JobId, state: JobState) -> None:
         """A job it waits for has ended."""
@@ -251,7 +259,7 @@ class World:
             estimate_s=spec.estimate_s,
             epochs=spec.epochs,
             retries=spec.retries,
-            after=spec.after,
+            after=spec.after if record.attempts == 0 else (),  # it has begun, so nothing stands before it any more
             training=record.training,
             lost_gpu_seconds=record.lost_gpu_seconds,
             resizes=record.resizes,
@@ -260,6 +268,8 @@ class World:
             used_s=record.used_s,
             held_by=record.held_by,
             wanted_width=record.wanted_width,
+            queued_at=record.submitted_at if record.queued_at is None else record.queued_at,
+            reserved_at=record.reserved_at,
             reserved_until=record.reserved_until,
             retry_at=record.retry_at,
             notifies="" if spec.notify is None else "error" if spec.notify.only_on_error else "end",

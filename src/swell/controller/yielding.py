@@ -43,8 +43,10 @@ def ask(
     deadline_s: float | None = None,
     room_for: int | None = None,
 ) -> list[Stop]:
-    """Ask it to give its room back; asking again changes nothing."""
-    if job.attempt is None or job.asked is not None or job.state is JobState.STOPPING:
+    """Ask it to give its room back; asking again changes nothing, unless it is to be at once now."""
+    if job.attempt is None or job.state is JobState.STOPPING:
+        return []
+    if job.asked is not None and when is not ResizeMode.IMMEDIATE:
         return []
     asked = Asked(
         width=width,
@@ -59,14 +61,20 @@ def ask(
     world.timed.add(job.id)
     detail = {"width": width, "when": str(when), "cause": cause, "room_for": room_for}
     changes.events.append(EventRecord("AskedToYield", job.id, detail=detail))
-    _reserve(world, room_for, changes, now + (deadline_s or job.grace_s) + RESERVED_EXTRA_S)
+    _reserve(world, room_for, changes, now, now + (deadline_s or job.grace_s) + RESERVED_EXTRA_S)
     return [] if when is ResizeMode.AT_CHECKPOINT else stop(job, changes, cause, None)
 
 
-def _reserve(world: World, holder: int | None, changes: Changes, until: float) -> None:
-    """Whoever room is made for stands first among its priority until it starts."""
+def _reserve(world: World, holder: int | None, changes: Changes, now: float, until: float) -> None:
+    """Of its priority nobody who lines up from now on gets before the one that room is made for.
+
+    Not an array: it would have to give its lanes back as soon as it has started and stands in line as before.
+    """
     waiting = None if holder is None else world.jobs.get(holder)
-    if waiting is not None and until > (waiting.reserved_until or 0.0):
+    if waiting is None or waiting.shape.is_array:
+        return
+    if until > (waiting.reserved_until or 0.0):
+        waiting.reserved_at = now if waiting.reserved_at is None else waiting.reserved_at
         waiting.reserved_until = until
         world.timed.add(waiting.id)
         waiting.write(changes)
@@ -78,7 +86,8 @@ def _stop_after(job: LiveJob) -> int:
     Every attempt does at least one, however often it is asked: a job that is resized all the time gets somewhere.
     """
     assert job.attempt is not None
-    begun = max([int(job.attempt.resume.epochs_done) + 1, *job.begun.values()])
+    done = max(job.attempt.resume.epochs_done, job.training.epochs_done if job.training else 0.0)
+    begun = max([int(done) + 1, *job.begun.values()])
     if len(job.begun) <= 1 and job.tasks_total == 1:
         return begun
     measured = job.training.epoch_s() if job.training else ()
@@ -108,7 +117,7 @@ def see_to_what_is_due(world: World, changes: Changes, now: float) -> list[Stop]
             world.timed.discard(job_id)
             continue
         if job.reserved_until is not None and job.reserved_until <= now:
-            job.reserved_until = None
+            job.drop_reservation()
             job.write(changes)
         if job.retry_at is not None and job.retry_at <= now:
             job.retry_at = None
@@ -148,9 +157,11 @@ def hasten(job: LiveJob, changes: Changes, now: float) -> None:
 def has_yielded(job: LiveJob) -> bool:
     """Did the attempt end because it was asked to, with work left? Its exit code alone does not tell."""
     assert job.attempt is not None
+    if job.failure is not None and job.failure.cause == CAUSE_TIME_LIMIT:
+        return False  # its time is over, however orderly it left
     said_so = job.training is not None and job.training.yielded == job.attempts
     if job.asked is None:
-        return job.yielded > 0 and job.training is not None
+        return job.yielded > 0 and _has_checkpoint_of_this_attempt(job)  # without, it would do that for ever
     if job.has_only_succeeded:
         return said_so or _has_epochs_left(job)
     stopped_by_us = job.failure is not None and job.failure.cause == CAUSE_STOPPED
@@ -186,15 +197,14 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     if asked is not None and outcome == "yielded":
         job.resizes += asked.width > 0
         job.preemptions += asked.width == 0
-    if job.training is not None:  # what is not durable was not done
-        durable = job.training.checkpoint.epochs_done if job.training.checkpoint else 0.0
-        job.training = replace(job.training, epochs_done=durable, ends_at=None)
+    go_back_to_checkpoint(job)
     job.set_attempt(replace(attempt, slots=(), ended_at=ended_at, outcome=outcome), changes)
     number, failure = job.attempts, job.failure
     job.start_over()
     job.state = JobState.HELD if job.held_by else JobState.QUEUED
     job.reason = Code.HELD if job.held_by else Code.NOT_YET_PLANNED
-    job.evidence = {}
+    job.queued_at = ended_at
+    job.evidence = {"by": job.held_by, "job": job.id} if job.held_by else {}
     job.write(changes)
     detail: dict[str, object] = {"attempt": number, "outcome": outcome, "lost_gpu_seconds": round(lost, 3)}
     if asked is not None:
@@ -202,6 +212,13 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     if outcome == "failed" and failure is not None:
         detail |= {"exit_code": failure.exit_code}
     changes.events.append(EventRecord("Yielded" if outcome == "yielded" else "Retrying", job.id, detail=detail))
+
+
+def go_back_to_checkpoint(job: LiveJob) -> None:
+    """What is not durable was not done."""
+    if job.training is not None:
+        durable = job.training.checkpoint.epochs_done if job.training.checkpoint else 0.0
+        job.training = replace(job.training, epochs_done=durable, ends_at=None)
 
 
 def retry_later(world: World, job: LiveJob, now: float) -> None:
@@ -214,17 +231,22 @@ def lost_seconds(job: LiveJob, ended_at: float) -> float:
     """Device-seconds of work that must be done again; none when it ended at its checkpoint."""
     if job.durable_at is None:
         return 0.0
-    training = job.training
     left_in_order = job.yielded > 0 or job.has_only_succeeded
-    is_durable = (
-        training is not None
-        and training.checkpoint is not None
-        and training.checkpoint.attempt == job.attempts
-        and training.checkpoint.epochs_done >= training.epochs_done
-    )
-    if left_in_order and (is_durable or not _has_trained(job)):
+    if left_in_order and (_is_all_durable(job) or not _has_trained(job)):
         return 0.0
     return job.devices * max(0.0, ended_at - job.durable_at)
+
+
+def _has_checkpoint_of_this_attempt(job: LiveJob) -> bool:
+    checkpoint = None if job.training is None else job.training.checkpoint
+    return checkpoint is not None and checkpoint.attempt == job.attempts
+
+
+def _is_all_durable(job: LiveJob) -> bool:
+    training = job.training
+    if training is None or training.checkpoint is None:
+        return False
+    return _has_checkpoint_of_this_attempt(job) and training.checkpoint.epochs_done >= training.epochs_done
 
 
 def _has_trained(job: LiveJob) -> bool:

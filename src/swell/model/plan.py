@@ -72,7 +72,8 @@ class JobView:
     estimate_s: float | None = None  #: its user's guess of the whole run time; None: no guess
     yielding: int | None = None  #: the width it is to come back with (0: when its turn comes); None: not asked
     wanted: int | None = None  #: the width somebody asked for by hand; None: the planner's choice
-    is_reserved: bool = False  #: others were asked to make room for it: first among its priority
+    lined_up_at: float = 0.0  #: when it last began to wait
+    reserved_at: float | None = None  #: when others were asked to make room for it; None: nobody was
     waits_for: tuple[JobId, ...] = ()  #: jobs that must end before it
     not_before: float | None = None  #: a moment before which it is not tried again; None: at once
 

@@ -33,7 +33,7 @@ def explain_record(code: Code, evidence: Evidence) -> Reason:
 
 def is_waiting_code(code: Code, state: JobState) -> bool:
     """Is the reason worked out from the present (a queued job), not from what was recorded?"""
-    return state in {JobState.QUEUED, JobState.HELD} and code in _WAITING
+    return state is JobState.QUEUED and code in _WAITING
 
 
 # -- jobs that wait ------------------------------------------------------------------------------------------
@@ -238,10 +238,6 @@ def _unreachable(case: _Case) -> Reason:
     return Reason(Code.WORKER_UNREACHABLE, message, {"unreachable_nodes": lost}, following)
 
 
-def _held(case: _Case) -> Reason:
-    return Reason(Code.HELD, "somebody asked that it wait", {}, f"swell release {case.job.id}")
-
-
 def _waiting_for_job(case: _Case) -> Reason:
     waits_for = list(case.job.waits_for)
     following = f"nothing to do: it is looked at when that has ended; see `swell why {case.verdict.behind}`"
@@ -261,7 +257,6 @@ def _jobs(ids: list[JobId]) -> str:
 
 
 _WAITING: dict[Code, Callable[[_Case], Reason]] = {
-    Code.HELD: _held,
     Code.WAITING_FOR_JOB: _waiting_for_job,
     Code.WAITING_TO_RETRY: _waiting_to_retry,
     Code.CANNOT_RUN_HERE: _cannot_run_here,
@@ -326,6 +321,10 @@ def _dependency_failed(evidence: Evidence) -> tuple[str, str]:
     return message, "see why that one did not succeed; submit this one again, or with --after JOB:end"
 
 
+def _held(evidence: Evidence) -> tuple[str, str]:
+    return f"{evidence.get('by') or 'somebody'} asked that it wait", f"swell release {evidence.get('job')}"
+
+
 def _stopping(evidence: Evidence) -> tuple[str, str]:
     cause, grace_s = evidence.get("cause"), _number(evidence, "grace_s")
     return f"it is being stopped ({cause}); its processes have {grace_s} s to end by themselves", "wait"
@@ -356,6 +355,7 @@ _RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {
     Code.KEEPER_LOST: _keeper_lost,
     Code.TASK_FAILED: _task_failed,
     Code.DEPENDENCY_FAILED: _dependency_failed,
+    Code.HELD: _held,
     Code.STOPPING: _stopping,
     Code.STARTING: _starting,
     Code.WORKER_UNREACHABLE: _lost_contact,

@@ -16,8 +16,8 @@ Elastic jobs that can resume are treated alike: in the line they keep their leas
 it is there for those who wait. When everybody sits, the rest is shared out (resize.py), first with those that start
 now, then, because what these get is settled by the room that is free at this moment, among the others alone: that
 is what the next plan will see. A waiting job for which all this is not enough may take the room of jobs of lower
-priority (preempt.py). Room that is being made is claimed, so nobody behind takes it, and who was promised it stands
-first among its priority until it starts.
+priority (preempt.py). Room that is being made is claimed, so nobody behind takes it, and of its priority nobody who
+lines up later gets before the one it was promised to.
 """
 
 from __future__ import annotations
@@ -53,8 +53,21 @@ def line_up(jobs: tuple[JobView, ...]) -> list[JobView]:
     """Those that want something, in the order in which they are served."""
     wanting = [job for job in jobs if job.state is JobState.QUEUED or _may_change_slots(job)]
     wanting.sort(key=attrgetter("id"))
-    wanting.sort(key=attrgetter("priority", "is_reserved"), reverse=True)  # stable: plain keys are faster than a tuple
+    wanting.sort(key=attrgetter("priority"), reverse=True)  # stable: two plain keys are faster than a pair
+    for job in [job for job in wanting if job.reserved_at is not None and job.state is JobState.QUEUED]:
+        _bring_forward(job, wanting)
     return wanting
+
+
+def _bring_forward(reserved: JobView, line: list[JobView]) -> None:
+    """Whoever began to wait after room was promised to it, donors included, stands behind it."""
+    assert reserved.reserved_at is not None
+    place = line.index(reserved)
+    for n, job in enumerate(line[:place]):
+        is_late = job.state is JobState.QUEUED and job.lined_up_at > reserved.reserved_at
+        if is_late and job.priority == reserved.priority:
+            line.insert(n, line.pop(place))
+            return
 
 
 def _may_change_slots(job: JobView) -> bool:
@@ -94,12 +107,17 @@ class _Walk:
         self.free.take(places)
         if _may_change_slots(job) or job.yielding == 0:
             return
-        if job.yielding is not None or (job.shape.is_elastic and can_yield(job, self.snapshot.now)):
+        if job.shape.is_elastic and resumes(job) and self._can_be_counted_on(job):
             self.elastic[job.id] = job
             places = least_places(job)
         self.seats[job.id] = places
         self.line.take(places)
         self._hold(job, places)
+
+    def _can_be_counted_on(self, job: JobView) -> bool:
+        """Not one that is ending; and one on a machine that does not answer cannot be seen to give room back."""
+        is_ending = job.state is JobState.STOPPING and job.yielding is None
+        return not is_ending and all(slot.node in self.line.nodes for slot in job.slots)
 
     def visit(self, job: JobView) -> None:
         if job.state is not JobState.QUEUED:
@@ -278,23 +296,39 @@ class _Walk:
             sizes = widths([*self._seated(), *starting], self.line, self.snapshot.now, quiet)
         return [self._begin(job, places, sizes.get(job.id, job.shape.width_min)) for job, places in self.starts]
 
-    def _begin(self, job: JobView, places: Places, width: int) -> Start:
+    def _begin(self, job: JobView, seat: Places, width: int) -> Start:
+        places = seat
         if job.shape.is_array:
             width = len(places)
         elif job.shape.is_elastic:
             # Beyond its least width one that can give it back may use what is reserved for later.
             rooms = (self.spare, self.line) if resumes(job) else (self.spare, self.line, *self._after(job))
-            width, places = grow(job.shape, places, rooms, width_max=width)
-        return Start(job.id, width, place(places, self.devices))
+            width, places = grow(job.shape, seat, rooms, width_max=width)
+        start = Start(job.id, width, place(places, self.devices))
+        if job.shape.is_elastic and resumes(job):
+            self._seat_started(job, start, places)
+        return start
+
+    def _seat_started(self, job: JobView, start: Start, places: Places) -> None:
+        """In the line it keeps its least width, as the next plan will have it."""
+        now = self.snapshot.now
+        begun = replace(job, state=JobState.STARTING, width=start.width, slots=start.slots, started_at=now)
+        self.elastic[job.id], self.seats[job.id] = begun, least_places(begun)
+        self.line.give(places)
+        self.line.take(self.seats[job.id])
 
     def _seated(self) -> list[Seat]:
-        return [Seat(job, self.seats[job.id]) for job in self.elastic.values()]
+        return [
+            Seat(job, self.seats[job.id], is_fixed=not can_yield(job, self.snapshot.now))
+            for job in self.elastic.values()
+        ]
 
     def _resize_all(self, quiet: float) -> list[Action]:
         if not self.elastic:
             return []
         sizes = widths(self._seated(), self.line, self.snapshot.now, quiet)
-        changing = [job for job in self.elastic.values() if job.yielding is None and sizes[job.id] != job.width]
+        movable = [job for job in self.elastic.values() if can_yield(job, self.snapshot.now)]
+        changing = [job for job in movable if sizes[job.id] != job.width]
         free = self.spare.copy()
         return [
             self._resize(job, sizes[job.id])

@@ -29,6 +29,7 @@ ORDER_EXPONENT = 0.75  # expected completion order: least time x width^this; any
 HEADROOM = 0.8  # prices are worked out as if only this part of the units were there; 0.6 to 1 makes no difference
 SHRINK_LASTS_S, GROW_LASTS_S = 300.0, 600.0  # how long a change of width is expected to last, in busy times
 GAIN_MIN = 0.02  # a change that gains less is noise of measurement, however cheap the restart
+KEPT_MIN = 0.001  # however dear a change is: one that must shrink anyway keeps as much width as there is
 PREEMPT_AFTER_RESTARTS = 4.0  # a job is not preempted before it has run for this many restarts: no live-lock
 
 
@@ -100,9 +101,12 @@ def _widths(job: JobView) -> list[int]:
 
 
 def _explored(job: JobView) -> int:
-    """A job that was never measured may never be: it is not held back, it might not be able to grow later."""
+    """A job that was never measured may never be: it is not held back, it might not be able to grow later.
+
+    Nor is one held back from widths below its present one because it has yet to be measured there.
+    """
     measured = () if job.training is None else job.training.epoch_s
-    return EXPLORE_FACTOR * measured[-1][0] if measured else job.shape.width_max
+    return max(job.width, EXPLORE_FACTOR * measured[-1][0]) if measured else job.shape.width_max
 
 
 def _left_s(job: JobView, width: int, now: float) -> float:
@@ -133,12 +137,12 @@ def _option(job: JobView, width: int, unit: int, left_s: float, now: float, quie
     pause_s = restart_s(job) + lost_s(job, now)
     lasts_s = quiet * (GROW_LASTS_S if width > job.width else SHRINK_LASTS_S)
     paid = max(GAIN_MIN, pause_s / min(lasts_s, left_s + pause_s))
-    return Option(width, width * unit, left_s, max(0.0, 1.0 - paid))
+    return Option(width, width * unit, left_s, max(KEPT_MIN, 1.0 - paid))
 
 
 def prices(contenders: Iterable[Contender], units: int) -> dict[JobId, float]:
     """By job; the sum over all of them is the flow time still to come."""
-    in_order = sorted(contenders, key=lambda one: (_completion_key(one), one.job))
+    in_order = sorted(contenders, key=lambda one: (_completion_key(one), -one.present, one.job))
     room = max(1, int(HEADROOM * units))
     best = [0.0] * (room + 1)  # best[g]: the most that the jobs priced so far are worth on g units
     priced: dict[JobId, float] = {}

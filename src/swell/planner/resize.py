@@ -24,6 +24,7 @@ class Seat:
 
     job: JobView
     places: Places
+    is_fixed: bool = False  #: it holds a width that cannot be changed at this moment
 
 
 def widths(seats: Sequence[Seat], room: Room, now: float, quiet: float) -> dict[JobId, int]:
@@ -96,14 +97,16 @@ def _contenders(
     free = [room.on(node) for node in room.nodes]
     spare = sum(max(0, (left.gpus if counts_gpus else left.cpus_milli) // portion) for left in free)
     return [
-        _with_wish(seat.job, contender(seat.job, cost // portion, now, quiet))
+        _with_wish(seat, contender(seat.job, cost // portion, now, quiet))
         for seat, cost in zip(seats, costs, strict=True)
     ], spare
 
 
-def _with_wish(job: JobView, one: Contender) -> Contender:
-    """What somebody asked for by hand is not up for choice."""
-    return one if job.wanted is None or one.fixed is not None else replace(one, fixed=job.wanted)
+def _with_wish(seat: Seat, one: Contender) -> Contender:
+    """What is decided already, cannot change now, or was asked for by hand is not up for choice."""
+    if one.fixed is not None:
+        return one
+    return replace(one, fixed=seat.job.width if seat.is_fixed else seat.job.wanted)
 
 
 def _fit(seats: list[tuple[Seat, Contender]], chosen: dict[JobId, int], room: Room) -> dict[JobId, int]:

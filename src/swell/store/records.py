@@ -59,7 +59,9 @@ class JobRecord:
     used_s: float = 0.0
     held_by: str | None = None  #: None: nobody asked that it wait
     wanted_width: int | None = None  #: None: the planner's choice
-    reserved_until: float | None = None  #: None: no room is being made for it
+    queued_at: float | None = None  #: when it last began to wait; None: when it was submitted
+    reserved_at: float | None = None  #: None: no room is being made for it
+    reserved_until: float | None = None  #: None: as above
     retry_at: float | None = None  #: None: at once
     notice_due: int = 0
 

@@ -42,7 +42,9 @@ job = Table(
     Column("used_s", Float, nullable=False, server_default="0"),  # run time of attempts that have ended
     Column("held_by", String),  # null: nobody asked that it wait
     Column("wanted_width", Integer),  # null: the planner's choice
-    Column("reserved_until", Float),  # null: no room is being made for it
+    Column("queued_at", Float),  # when it last began to wait; null: when it was submitted
+    Column("reserved_at", Float),  # null: no room is being made for it
+    Column("reserved_until", Float),
     Column("retry_at", Float),  # null: at once
     Column("notice_due", Integer, nullable=False, server_default="0"),
     Index("job_by_state", "state", "ended_at"),

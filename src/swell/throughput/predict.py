@@ -13,12 +13,14 @@ import math
 from collections.abc import Sequence
 
 GROWTH_EXPONENT = 0.95  # of the speed-up into widths never tried
+EPOCH_S_MIN = 0.001  # what a job reports as no time at all is a little: times are divided by
 
 Measured = Sequence[tuple[int, float]]  #: width → seconds, ascending by width, at least one
 
 
 def predict(measured: Measured, width: int) -> float:
-    """Seconds for one epoch."""
+    """Seconds for one epoch; never none."""
+    measured = [(known, max(EPOCH_S_MIN, seconds)) for known, seconds in measured]
     narrowest, widest = measured[0], measured[-1]
     if width <= narrowest[0]:
         return narrowest[1] * narrowest[0] / width

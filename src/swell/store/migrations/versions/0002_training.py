@@ -17,6 +17,8 @@ def job_columns() -> list[sa.Column[object]]:
         sa.Column("used_s", sa.Float, nullable=False, server_default="0"),
         sa.Column("held_by", sa.String),
         sa.Column("wanted_width", sa.Integer),
+        sa.Column("queued_at", sa.Float),
+        sa.Column("reserved_at", sa.Float),
         sa.Column("reserved_until", sa.Float),
         sa.Column("retry_at", sa.Float),
         sa.Column("notice_due", sa.Integer, nullable=False, server_default="0"),

@@ -1,0 +1,143 @@
+"""What is an attempt told, and what does each of its ranks run?"""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.stage import Stage
+from swell.controller.reporting import make_token, read_token
+from swell.model.job import AttemptId, Dimension, Role
+from swell.model.launch import LaunchRole
+from swell.model.resources import Resources
+
+NEVER = 9e9
+GENAI = {"dimension": Dimension.GPUS, "width_min": 1, "width_max": 4}
+
+
+def genai(*command: str, **env: str) -> dict[str, object]:
+    role = Role("worker", command, Resources(100, 0, 1), 1, tuple(sorted(env.items())))
+    return {**GENAI, "roles": (role,)}
+
+
+def test_the_first_attempt_begins_at_the_beginning(stage: Stage) -> None:
+    job = stage.elastic(1, 4, epochs=20)
+    stage.cycle(0.0)
+    assert stage.own(job) == {
+        "SWELL_URL": "http://127.0.0.1:1",
+        "SWELL_TOKEN": make_token("secret", AttemptId(job, 1), 1000.0 + 365 * 86400),
+        "SWELL_CHECKPOINTS": f"/checkpoints/{job}",
+        "SWELL_CHECKPOINT": "",
+        "SWELL_WIDTH": "4",
+        "SWELL_GRACE_S": "30",
+        "EPOCHS_DONE": "0",
+        "EPOCHS_TO_BE_DONE": "20",
+        "HEARTBEAT_FREQ": "100",
+        "KUBEFLOW_TRAINER_SERVER_URL": f"http://127.0.0.1:1/api/v1/attempts/{job}.1/trainer-status",
+    }
+
+
+@pytest.mark.parametrize(("path", "told"), [("five.pt", "/mine/five.pt"), (None, "")])
+def test_the_next_one_goes_on_from_the_checkpoint(stage: Stage, path: str | None, told: str) -> None:
+    """Half an epoch more was done than the whole ones, which the job does again."""
+    job = stage.elastic(1, 4, checkpoints="/mine")
+    stage.begin(job)
+    stage.saved(job, 5.5, seconds=60.0, path=path)
+    first = stage.own(job)
+    stage.done(stage.controller.requeue(job, by="ann", is_now=False))
+    stage.finish(job, 75)
+    second = stage.own(job)
+    assert (second["EPOCHS_DONE"], second["SWELL_CHECKPOINT"]) == ("5", told)
+    assert (first["SWELL_CHECKPOINTS"], second["SWELL_CHECKPOINTS"]) == ("/mine", "/mine")
+    assert first["SWELL_TOKEN"] != second["SWELL_TOKEN"]
+
+
+def test_a_launch_is_the_same_after_a_crash(stage: Stage) -> None:
+    job = stage.elastic(1, 4, epochs=20)
+    stage.begin(job)
+    stage.saved(job, 5.0, seconds=60.0, path="five")
+    stage.done(stage.controller.requeue(job, by="ann", is_now=False))
+    stage.finish(job, 75)
+    before = stage.launch(job)
+    stage.restart()
+    after = stage.launch(job)
+    assert (before.own, before.roles, before.lanes) == (after.own, after.roles, after.lanes)
+
+
+def test_the_tasks_of_an_array_report_nothing(stage: Stage) -> None:
+    job = stage.array("0-1", 2)
+    stage.cycle()
+    assert stage.own(job) == {}
+
+
+# -- genai's manifests ---------------------------------------------------------------------------------------
+
+
+def test_the_number_of_gpus_follows_the_width_where_a_manifest_asks_for_that(stage: Stage) -> None:
+    spec = genai("accelerate", "launch", "--num_processes=1", "train --num_processes=1 -x", NGPU="1", OTHER="1")
+    job = stage.submit(**spec, rewrites_width=True)
+    stage.cycle()
+    command = ("accelerate", "launch", "--num_processes=4", "train --num_processes=4 -x")
+    assert stage.launch(job).roles == (LaunchRole(command, (("NGPU", "4"), ("OTHER", "1"))),)
+
+
+def test_and_nowhere_else(stage: Stage) -> None:
+    job = stage.submit(**genai("accelerate", "--num_processes=1", NGPU="1"))
+    stage.cycle()
+    assert stage.launch(job).roles == (LaunchRole(("accelerate", "--num_processes=1"), (("NGPU", "1"),)),)
+
+
+# -- roles ---------------------------------------------------------------------------------------------------
+
+
+def test_every_rank_runs_the_command_of_its_role(stage: Stage) -> None:
+    """Two workers at the least, three by what is free; the chief comes after them."""
+    worker = Role("worker", ("work",), Resources(1000, 0, 0), 2)
+    chief = Role("chief", ("lead",), Resources(1000, 0, 0), 1, (("A", "1"),))
+    job = stage.submit(roles=(worker, chief), width_min=2, width_max=8)
+    stage.cycle()
+    launch = stage.launch(job)
+    assert [(lane.number, lane.role) for lane in launch.lanes] == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    assert launch.roles == (LaunchRole(("work",)), LaunchRole(("lead",), (("A", "1"),)))
+    assert launch.world_size == 4
+
+
+def test_where_width_is_gpus_every_role_has_as_many_ranks_as_it_says(stage: Stage) -> None:
+    master = Role("master", ("lead",), Resources(500, 0, 1), 1)
+    worker = Role("worker", ("work",), Resources(500, 0, 1), 1)
+    job = stage.submit(roles=(master, worker), dimension=Dimension.GPUS, width_min=1, width_max=2)
+    stage.cycle()
+    lanes = [(lane.role, lane.devices) for lane in stage.launch(job).lanes]
+    assert lanes == [(0, ("g0", "g1")), (1, ("g2", "g3"))]
+
+
+# -- tokens --------------------------------------------------------------------------------------------------
+
+
+def test_a_token_tells_whose_it_is() -> None:
+    token = make_token("secret", AttemptId(12, 3), NEVER)
+    assert read_token("secret", token, 0.0) == AttemptId(12, 3)
+
+
+def test_a_token_that_is_not_ours_tells_nothing() -> None:
+    token = make_token("secret", AttemptId(12, 3), NEVER)
+    body, _, signature = token.rpartition(".")
+    forged = [
+        "",
+        "swj",
+        "....",
+        body,
+        f"{body}.",
+        f"{body}.{signature[:-1]}",
+        f"{body}.{signature}0",
+        f"swj.13.3.{int(NEVER)}.{signature}",
+        f"swj.12.3.{int(NEVER) + 1}.{signature}",
+        token.upper(),
+        "\u00e9.\u00e9",
+        make_token("another", AttemptId(12, 3), NEVER),
+    ]
+    assert [read_token("secret", one, 0.0) for one in forged] == [None] * len(forged)
+
+
+def test_a_token_ends_with_its_time() -> None:
+    token = make_token("secret", AttemptId(12, 3), 1000.0)
+    assert [read_token("secret", token, now) for now in (1000.0, 1001.0)] == [AttemptId(12, 3), None]
