@@ -6,6 +6,8 @@ Runs with Lightning where it is installed, otherwise with a loop that calls the 
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ except ImportError:
     pl = None  # type: ignore[assignment,unused-ignore]
 
 STEPS = 50
+RATE = 0.001
+STEP_S = float(os.environ.get("STEP_S", "0"))  # how long a step pretends to take, on one GPU
 Base: Any = object if pl is None else pl.Callback
 
 
@@ -40,7 +44,8 @@ def fit_plainly(profiler: KubeProfiler, callback: Profile) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for epoch in range(profiler.EPOCHS_DONE, profiler.EPOCHS):
         for _ in range(STEPS):
-            weight += 0.05 * (1.0 - weight)
+            weight += RATE * (1.0 - weight)
+            time.sleep(STEP_S / max(1, profiler.NUM_GPUS))
             callback.on_train_batch_end()
         callback.on_train_epoch_end()
         (folder / f"epoch={epoch}.ckpt").write_text(json.dumps(weight))

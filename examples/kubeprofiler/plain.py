@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 from kubernetesdlprofile import kubeprofiler
 
 STEPS = 50
+RATE = 0.001
+STEP_S = float(os.environ.get("STEP_S", "0"))  # how long a step pretends to take, on one GPU
 
 
 def main() -> None:
@@ -21,7 +24,8 @@ def main() -> None:
         profiler.start_epoch()
         for _ in range(STEPS):
             profiler.measure()
-            weight += 0.05 * (1.0 - weight)
+            weight += RATE * (1.0 - weight)
+            time.sleep(STEP_S / max(1, profiler.NUM_GPUS))
         profiler.end_epoch()
         draft = checkpoint.with_suffix(".new")
         draft.write_text(json.dumps(weight))

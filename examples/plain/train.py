@@ -55,7 +55,7 @@ def read(path: str) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, help="all of them  [default: as the job says, or 5]")
-    parser.add_argument("--step-s", type=float, default=0.0, help="how long a step pretends to take")
+    parser.add_argument("--step-s", type=float, default=0.0, help="how long a step pretends to take at width 1")
     options = parser.parse_args()
 
     run = swell_sdk.attach()
@@ -65,7 +65,7 @@ def main() -> None:
         losses = []
         for batch in run.steps(batches(epoch)):
             losses.append(train(weights, batch))
-            time.sleep(options.step_s)
+            time.sleep(options.step_s / run.width)
         loss = sum(losses) / len(losses)
         run.metric("loss", loss)
         run.save(lambda path: write(path, weights), suffix=".json")

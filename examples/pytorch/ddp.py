@@ -7,6 +7,7 @@ that was interrupted ends with the same loss as one that was not. Under torchrun
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ import swell_sdk
 
 SAMPLES = 512
 BATCH = 32
+RATE = 0.01
 
 
 def data() -> Any:
@@ -34,9 +36,15 @@ def indices(epoch: int, rank: int, world_size: int) -> Iterator[Any]:
         yield order[start : start + BATCH][rank::world_size]
 
 
+def network() -> Any:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, help="all of them  [default: as the job says, or 5]")
+    parser.add_argument("--sample-s", type=float, default=0.0, help="how long a sample pretends to take")
     options = parser.parse_args()
 
     run = swell_sdk.attach()
@@ -49,17 +57,18 @@ def main() -> None:
         world_size=world_size,
     )
     device = torch.device("cuda", here.local_rank) if torch.cuda.is_available() else torch.device("cpu")
-    torch.manual_seed(0)
     torch.set_num_threads(1)
-    net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1)).to(device)
+    net = network().to(device)
     model = DistributedDataParallel(net)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
     if run.checkpoint_path:
         saved: dict[str, Any] = torch.load(run.checkpoint_path, map_location=device)
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
 
     inputs, targets = (one.to(device) for one in data())
+    if rank == 0:
+        print(f"width {world_size}, {'resumed' if run.restarted else 'new'}, {run.epochs_done} epochs done", flush=True)
     for epoch in run.epochs(options.epochs or run.epochs_total or 5):
         total = torch.zeros(1, device=device)
         for batch in run.steps(indices(epoch, rank, world_size)):
@@ -68,6 +77,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             total += loss.detach() * len(batch) / SAMPLES
+            time.sleep(options.sample_s * len(batch))
         dist.all_reduce(total)
         state = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
         run.save(lambda path: torch.save(state, path), suffix=".pt")  # noqa: B023

@@ -10,7 +10,6 @@ nothing may be lost, nothing may have run twice, every exit code must be known, 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -20,8 +19,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from swell.client import Client, Job
 from swell.client.connection import path
@@ -43,6 +44,10 @@ time.sleep(seconds)
 print("end", key, flush=True)
 sys.exit(code + int(os.environ["SWELL_TASK_INDEX"]) if code else 0)
 """
+
+
+class Playable(Protocol):
+    def run(self) -> list[str]: ...
 
 
 @dataclass
@@ -86,7 +91,7 @@ class Round:
                     if not job.has_ended:
                         job.cancel(grace_s=0).wait(timeout_s=10)
             stop_server(self.state)
-        return problems + [f"left behind: {line}" for line in self._processes()]
+        return problems + left_behind(self.folder)
 
     # -- work --------------------------------------------------------------------------------------------------
 
@@ -192,24 +197,25 @@ class Round:
                 problems.append(f"the log of task {key} is {log!r}")
         return problems
 
-    def _processes(self) -> list[str]:
-        store = json.dumps(str(self.state.root))
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            with contextlib.suppress(OSError):
-                environ = (entry / "environ").read_bytes()
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if str(self.folder).encode() in environ + command.encode() and int(entry.name) != os.getpid():
-                    found.append(f"{entry.name} {command} ({store})")
-        return found
+
+def left_behind(folder: Path) -> list[str]:
+    """Processes that know this folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            environ = (entry / "environ").read_bytes()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder).encode() in environ + command.encode() and int(entry.name) != os.getpid():
+                found.append(f"left behind: {entry.name} {command}")
+    return found
 
 
-def play(seed: int) -> list[str]:
+def play(seed: int, make: Callable[[int, Path], Playable] = Round) -> list[str]:
     """One round in a folder of its own; the folder is kept when something went wrong."""
     folder = Path(tempfile.mkdtemp(prefix=f"swell-crash-{seed}-"))
-    problems = Round(seed, folder).run()
+    problems = make(seed, folder).run()
     if problems:
         return [f"seed {seed}: {problem} (kept: {folder})" for problem in problems]
     shutil.rmtree(folder)

@@ -183,7 +183,8 @@ def _from_kubeflow(attempt: AttemptId, status: TrainerStatus, *, counts_epochs: 
         total = None
     done = None
     if status.progressPercentage is not None:
-        done = status.progressPercentage / 100 * (total or 1.0)
+        total = total or 1.0
+        done = status.progressPercentage / 100 * total
     elif current is not None and 0 <= current <= (total or EPOCHS_MAX):
         done = current
     if not counts_epochs:
@@ -193,7 +194,7 @@ def _from_kubeflow(attempt: AttemptId, status: TrainerStatus, *, counts_epochs: 
         attempt,
         rank=0,
         epochs_done=done,
-        epochs_total=total if total is not None else (1.0 if done is not None else None),
+        epochs_total=total,
         metrics=tuple(shown),
         left_s=status.estimatedRemainingSeconds,
     )

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 @job_argument(many=True)
 @with_client
 def command(client: Client, jobs: tuple[str, ...]) -> int:
-    """Forget ended jobs: their history and their logs. Running jobs must be cancelled first."""
+    """Forget ended jobs: their history and their logs. Running jobs must be cancelled first.
+
+    Checkpoints stay where they are.
+    """
     from swell.cli.printing import say
 
     found = {ref: client.job(ref) for ref in jobs}  # all must exist before any is touched

@@ -133,6 +133,9 @@ class Controller:
 
     def control(self, attempt: AttemptId) -> Control:
         """What a job is asked to do; as of the last cycle."""
+        job = self._world.jobs.get(attempt.job)
+        if job is None or job.attempts != attempt.number or job.attempt is None:
+            raise Conflict(f"attempt {attempt} is over; there is nothing to ask it any more")
         return self._controls.get(attempt, Control())
 
     def has_begun(self, attempt: AttemptId, rank: int, epochs: int) -> None:

@@ -35,7 +35,7 @@ from swell.planner.price import quietness
 from swell.planner.reserve import Holder, Reservation, reserve
 from swell.planner.resize import Seat, is_there, least_places, widths
 from swell.planner.room import Places, Room, find, taken
-from swell.planner.size import claim, grow, least, most, seat
+from swell.planner.size import claim, least, most, seat, spread
 
 
 def make_plan(snapshot: Snapshot) -> Plan:
@@ -303,7 +303,7 @@ class _Walk:
         elif job.shape.is_elastic:
             # Beyond its least width one that can give it back may use what is reserved for later.
             rooms = (self.spare, self.line) if resumes(job) else (self.spare, self.line, *self._after(job))
-            width, places = grow(job.shape, seat, rooms, width_max=width)
+            width, places = spread(job.shape, seat, rooms, width_max=width)
         start = Start(job.id, width, place(places, self.devices))
         if job.shape.is_elastic and resumes(job):
             self._seat_started(job, start, places)
@@ -329,11 +329,11 @@ class _Walk:
         sizes = widths(self._seated(), self.line, self.snapshot.now, quiet)
         movable = [job for job in self.elastic.values() if can_yield(job, self.snapshot.now)]
         changing = [job for job in movable if sizes[job.id] != job.width]
-        free = self.spare.copy()
+        free, line = self.spare.copy(), self.line.copy()
         return [
             self._resize(job, sizes[job.id])
             for job in sorted(changing, key=attrgetter("id"))
-            if sizes[job.id] < job.width or is_there(job, sizes[job.id], free)
+            if sizes[job.id] < job.width or is_there(Seat(job, self.seats[job.id]), sizes[job.id], free, line)
         ]
 
     def _resize(self, job: JobView, width: int) -> Resize:

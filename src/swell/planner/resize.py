@@ -58,14 +58,17 @@ def least_places(job: JobView) -> Places:
     return tuple(zip(nodes, tasks, strict=True))
 
 
-def is_there(job: JobView, width: int, free: Room) -> bool:
-    """Has the room it would grow into been seen to be free? Takes it then.
+def is_there(seat: Seat, width: int, free: Room, line: Room) -> bool:
+    """Has the room it would grow into been seen to be free, and is nobody's seat? Takes it then.
 
     One that yielded for room that others still hold would come back as narrow as it was.
     """
-    free.give(taken(job.slots))
-    places = find(job.shape.tasks_at(width), (free,))
-    free.take(taken(job.slots) if places is None else places)
+    held = taken(seat.job.slots)
+    free.give(held)
+    line.give(seat.places)
+    places = find(seat.job.shape.tasks_at(width), (free, line))
+    free.take(held if places is None else places)
+    line.take(seat.places if places is None else places)
     return places is not None
 
 

@@ -1,7 +1,7 @@
 """Where can a job sit, and how far can it spread from there?
 
-A job gets a seat at its least width, so that as many as possible run; resize.py says how wide it should be, and `grow`
-how much of that there is around its seat.
+A job gets a seat at its least width, so that as many as possible run; resize.py says how wide it should be, and
+`spread` how much of that there is.
 """
 
 from __future__ import annotations
@@ -59,8 +59,27 @@ def _width_in(job: JobView, free: Resources) -> int:
     return min(most(job), room)
 
 
-def grow(shape: Shape, places: Places, rooms: Sequence[Room], *, width_max: int) -> tuple[int, Places]:
-    """The width the rooms allow a gang that has places at its least width; takes what it adds."""
+def spread(shape: Shape, seat: Places, rooms: Sequence[Room], *, width_max: int) -> tuple[int, Places]:
+    """The width the rooms allow a gang that has a seat: around it, or, if it can be wider so, elsewhere."""
+    width, places = _grow(shape, seat, rooms, width_max)
+    if width == width_max:
+        return width, places
+    _exchange(rooms, given=places, taken=())
+    elsewhere = find(shape.tasks_at(width_max), rooms)
+    if elsewhere is not None:
+        width, places = width_max, elsewhere
+    _exchange(rooms, given=(), taken=places)
+    return width, places
+
+
+def _exchange(rooms: Sequence[Room], *, given: Places, taken: Places) -> None:
+    for room in rooms:
+        room.give(given)
+        room.take(taken)
+
+
+def _grow(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -> tuple[int, Places]:
+    """Takes what it adds."""
     if shape.dimension is Dimension.GPUS:
         return _grow_tasks_wider(shape, places, rooms, width_max)
     return _grow_more_tasks(shape, places, rooms, width_max)

@@ -10,6 +10,20 @@ import json
 
 from swell.model.launch import Launch
 
+#: what a job that submits another must not pass on: it would report in the wrong name
+OF_ONE_ATTEMPT = frozenset(
+    {
+        "SWELL_URL",
+        "SWELL_TOKEN",
+        "SWELL_CHECKPOINTS",
+        "SWELL_CHECKPOINT",
+        "SWELL_WIDTH",
+        "SWELL_GRACE_S",
+        "EPOCHS_DONE",
+        "KUBEFLOW_TRAINER_SERVER_URL",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN",
+    }
+)
 OURS = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES"})
 MASTER_ADDR = "127.0.0.1"  # gangs on one machine; several machines bring a name of their own
 
@@ -19,7 +33,7 @@ def run_variables(launch: Launch, caller: dict[str, str], *, store: str, port: i
     count = str(launch.world_size)
     world = "1" if launch.is_array else count
     return {
-        **caller,
+        **{name: text for name, text in caller.items() if name not in OF_ONE_ATTEMPT},
         **dict(launch.env),
         **dict(launch.own),
         "SWELL_STORE": store,

@@ -1,0 +1,68 @@
+"""What a task finds in its environment, beside what the end-to-end tests read there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from swell.model.job import AttemptId
+from swell.model.launch import Lane, Launch, LaunchRole
+from swell.worker.environment import run_variables, task_variables
+
+LAUNCH = Launch(
+    attempt=AttemptId(7, 2),
+    node="a",
+    generation=1,
+    revision=1,
+    name="train",
+    roles=(LaunchRole(("true",)),),
+    workdir="/",
+    umask=0o022,
+    environment="e",
+    env=(("MINE", "1"),),
+    own=(("SWELL_TOKEN", "own"), ("EPOCHS_DONE", "3")),
+    lanes=(Lane(0, ("sim-0",)), Lane(1, ("sim-1",))),
+    indices="0-1",
+    is_array=False,
+    world_size=2,
+    nodes=("a",),
+    time_limit_s=None,
+    grace_s=30.0,
+)
+
+
+def shared(launch: Launch = LAUNCH, **caller: str) -> dict[str, str]:
+    return run_variables(launch, caller, store="store-id", port=4000)
+
+
+def test_a_job_that_submits_another_does_not_pass_its_own_token_on():
+    outer = {"SWELL_TOKEN": "outer", "SWELL_URL": "http://outer", "SWELL_CHECKPOINTS": "/outer", "HOME": "/home/ann"}
+    inner = shared(**outer)
+    assert (inner["SWELL_TOKEN"], inner["HOME"], inner["MINE"]) == ("own", "/home/ann", "1")
+    array = shared(replace(LAUNCH, own=(), is_array=True), **outer)
+    assert not {"SWELL_TOKEN", "SWELL_URL", "SWELL_CHECKPOINTS"} & array.keys()
+
+
+def test_every_rank_is_told_where_the_others_are_and_what_it_holds():
+    found = task_variables(shared(), (), index=1, is_array=False, local_rank=1, devices=("sim-1",))
+    workers = ["127.0.0.1:4000", "127.0.0.1:4001"]
+    assert json.loads(found["TF_CONFIG"]) == {
+        "cluster": {"worker": workers},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert (found["RANK"], found["NUM_GPUS"], found["CUDA_VISIBLE_DEVICES"]) == ("1", "1", "sim-1")
+    assert (found["JOB_RESTARTED"], found["EPOCHS_DONE"]) == ("TRUE", "3")
+
+
+def test_the_backend_is_nccl_only_on_real_gpus():
+    backends = [
+        task_variables(shared(), (), index=0, is_array=False, local_rank=0, devices=devices)
+        for devices in ((), ("sim-0",), ("GPU-8f6a",))
+    ]
+    assert [found["PL_TORCH_DISTRIBUTED_BACKEND"] for found in backends] == ["gloo", "gloo", "nccl"]
+
+
+def test_a_roles_own_variables_are_added_but_its_rank_is_ours():
+    role = (("NGPU", "2"), ("RANK", "9"), ("MASTER_ADDR", "elsewhere"))
+    found = task_variables(shared(), role, index=0, is_array=False, local_rank=0, devices=())
+    assert (found["NGPU"], found["RANK"], found["MASTER_ADDR"]) == ("2", "0", "127.0.0.1")
