@@ -149,6 +149,17 @@ def _of_many(bench: Bench, first: int) -> BaseException | None:
     return bench.writer.submit(work).exception(WAIT_S)
 
 
+def test_one_that_is_given_up_while_it_waits_is_not_begun_and_harms_nobody(bench):
+    """The writer's thread died of answering somebody who had gone; nothing was ever written again."""
+    go = bench.hold()
+    given_up, wanted = bench.put(1), bench.put(2)
+    assert given_up.cancel()
+    go.set()
+    assert wanted.result(WAIT_S) == 2
+    assert bench.put(3).result(WAIT_S) == 3
+    assert bench.numbers() == [2, 3]
+
+
 def test_closing_finishes_what_waits(bench):
     go = bench.hold()
     waiting = [bench.put(n) for n in range(10)]

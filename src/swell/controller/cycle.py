@@ -90,7 +90,7 @@ class Controller:
         return future
 
     def _accepted(self, future: Future[list[JobRecord]]) -> None:
-        if future.exception() is None:
+        if _is_well(future):
             records = [record for record in future.result() if record.state is JobState.QUEUED]
             self._tell(lambda world: self._arrive(world, records))
 
@@ -109,7 +109,7 @@ class Controller:
                 world.jobs[job].cancel_by, world.jobs[job].cancel_grace_s = by, grace_s
                 world.asked.add(job)
 
-        future.add_done_callback(lambda done: None if done.exception() else self._tell(asked))
+        future.add_done_callback(lambda done: self._tell(asked) if _is_well(done) else None)
         return future
 
     def hold(self, job: JobId, *, by: str) -> Future[None]:
@@ -397,6 +397,10 @@ class Controller:
         if len(old) < FORGET_PER_CYCLE_MAX:
             self._store.forget_events(before).result()
             self._forget_after = before + self._keep_s / 100
+
+
+def _is_well(future: Future[Any]) -> bool:
+    return not future.cancelled() and future.exception() is None
 
 
 def _attempt(intent: Intent[Any], turn: Turn) -> tuple[Any, SwellError | None]:

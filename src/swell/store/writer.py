@@ -46,8 +46,10 @@ class Writer:
         is_open = True
         while is_open:
             batch, is_open = self._next_batch()
-            if batch:
-                self._commit(batch)
+            # One that was given up (its client went away) is not begun; from here on nobody can give up any more.
+            wanted = [(work, future) for work, future in batch if future.set_running_or_notify_cancel()]
+            if wanted:
+                self._commit(wanted)
 
     def _next_batch(self) -> tuple[list[tuple[Work, Future[Any]]], bool]:
         first = self._waiting.get()
