@@ -14,13 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import swell
-from bench import feel, sdk, tasks
+from bench import feel, resize, sdk, tasks
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.interrupts import interrupt_on_all
 from bench.rows import Row, Setting, progress
 
-BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {"tasks": tasks.run, "feel": feel.run, "sdk": sdk.run}
+BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
+    "tasks": tasks.run,
+    "feel": feel.run,
+    "sdk": sdk.run,
+    "resize": resize.run,
+}
 
 
 def main() -> int:

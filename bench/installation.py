@@ -44,13 +44,13 @@ class Installation:
 
 
 @contextmanager
-def installed(folder: Path, *, cpus: int) -> Iterator[Installation]:
+def installed(folder: Path, *, cpus: int, gpus: int = 0) -> Iterator[Installation]:
     """`swell up -d`, and nothing left behind whatever happens."""
     root = subfolder(folder, "state")
     state = StateFolder(root)
     try:
         with undisturbed():
-            _swell("up", "-d", "--gpus", "0", "--cpus", str(cpus), state=root)
+            _swell("up", "-d", "--gpus", str(gpus), "--cpus", str(cpus), state=root)
         _await_worker(state)
         yield Installation(state)
     finally:

@@ -77,7 +77,7 @@ def _arrivals(draw: st.DrawFn, number: int, shapes: list[Shape]) -> Arrival:
     limit = shape.time_limit_s
     if not shape.is_array and limit is None and draw(st.booleans()):
         job = replace(job, mode=draw(st.sampled_from((*ResizeMode, ResizeMode.AT_CHECKPOINT))))
-        return Arrival(draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0, 200.0))), job, (), draw(TRAINEES))
+        return Arrival(draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0, 200.0))), job, (), draw(trainees(job.mode)))
     lasts = st.sampled_from([s for s in LASTS_S if limit is None or s <= limit])
     return Arrival(
         draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0))),
@@ -95,6 +95,12 @@ TRAINEES = st.builds(
     every=st.sampled_from((1, 1, 1, 3, None)),
     says_total=st.booleans(),
 )
+RESUMING = TRAINEES.map(lambda trainee: replace(trainee, every=trainee.every or 1))
+
+
+def trainees(mode: ResizeMode) -> st.SearchStrategy[Trainee]:
+    """One that says `immediate` resumes by itself: it makes checkpoints."""
+    return RESUMING if mode is ResizeMode.IMMEDIATE else TRAINEES
 
 
 @st.composite
@@ -125,7 +131,7 @@ def _training_arrivals(draw: st.DrawFn, number: int) -> Arrival:
         shape = Shape(((Resources(1000, 0, 1), low),), Dimension.TASKS, low, high, is_array=False, time_limit_s=None)
     mode = draw(st.sampled_from((*ResizeMode, ResizeMode.AT_CHECKPOINT, ResizeMode.AT_CHECKPOINT)))
     job = JobView(number, shape, priority, JobState.QUEUED, mode=mode)
-    return Arrival(draw(st.sampled_from((0.0, 0.0, 20.0, 60.0, 130.0, 300.0))), job, (), draw(TRAINEES))
+    return Arrival(draw(st.sampled_from((0.0, 0.0, 20.0, 60.0, 130.0, 300.0))), job, (), draw(trainees(job.mode)))
 
 
 @st.composite

@@ -143,9 +143,12 @@ def test_one_that_has_just_started_is_not_asked_before_it_has_run_for_as_long_as
     assert asked(plan_of(node("a", gpus=2), later, queued(2, gpus=1))) == [1]
 
 
-def test_an_immediate_one_without_a_checkpoint_of_its_own_has_had_a_minute():
-    just = trains(1, on="a", gpus="1..2", width=2, started=NOW - 59.0, checkpoint_at=5.0, mode=IMMEDIATE)
-    later = replace(just, started_at=NOW - 60.0)
+@pytest.mark.parametrize(("restart_s", "least_s"), [(1.0, 60.0), (15.0, 60.0), (30.0, 120.0)])
+def test_an_immediate_one_without_a_checkpoint_of_its_own_has_had_a_minute_or_four_restarts(restart_s, least_s):
+    """Or it would be restarted again and again without getting anywhere."""
+    just = trains(1, on="a", gpus="1..2", width=2, checkpoint_at=5.0, mode=IMMEDIATE, restart_s=restart_s)
+    just = replace(just, started_at=NOW - least_s + 1)
+    later = replace(just, started_at=NOW - least_s)
     assert asked(plan_of(node("a", gpus=2), just, queued(2, gpus=1))) == []
     assert asked(plan_of(node("a", gpus=2), later, queued(2, gpus=1))) == [1]
 

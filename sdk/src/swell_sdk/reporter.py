@@ -91,9 +91,11 @@ class Reporter(threading.Thread):
     def _hear(self, report: Report, answer: Answer) -> float:
         if answer.verdict is Verdict.TAKEN:
             self._backoff.reset()
-            self._news.settle(report)
-            if report.checkpoint is not None:
-                self._on_taken(report.checkpoint)
+            try:  # before it is settled: who flushes then waits for this too, and the process does not end in its midst
+                if report.checkpoint is not None:
+                    self._on_taken(report.checkpoint)
+            finally:
+                self._news.settle(report)
             return 0.0 if len(report.epochs) == EPOCHS_PER_REPORT_MAX else LAZY_S  # there may be more of them
         if answer.verdict is Verdict.REFUSED:
             say("refused", f"the server refused a report, which is dropped; {answer.reason}")

@@ -195,7 +195,9 @@ class _Walk:
 
     def _wait(self, job: JobView) -> bool:
         """Keep room for it: arrays behind it give way; if that is not enough, the first one reserves."""
-        places = claim(job, self._claimable()) or self._preempt_for(job)
+        places = claim(job, self._claimable())
+        if places is None and not job.shape.is_array:
+            places = self._preempt_for(job)
         if places is not None:
             self._claim(job, places)
             if self.claimer is None:
@@ -301,8 +303,7 @@ class _Walk:
         if job.shape.is_array:
             width = len(places)
         elif job.shape.is_elastic:
-            # Beyond its least width one that can give it back may use what is reserved for later.
-            rooms = (self.spare, self.line) if resumes(job) else (self.spare, self.line, *self._after(job))
+            rooms = (self.spare, self.line, *self._beside(job))
             width, places = spread(job.shape, seat, rooms, width_max=width)
         start = Start(job.id, width, place(places, self.devices))
         if job.shape.is_elastic and resumes(job):
@@ -329,12 +330,23 @@ class _Walk:
         sizes = widths(self._seated(), self.line, self.snapshot.now, quiet)
         movable = [job for job in self.elastic.values() if can_yield(job, self.snapshot.now)]
         changing = [job for job in movable if sizes[job.id] != job.width]
-        free, line = self.spare.copy(), self.line.copy()
         return [
             self._resize(job, sizes[job.id])
             for job in sorted(changing, key=attrgetter("id"))
-            if sizes[job.id] < job.width or is_there(Seat(job, self.seats[job.id]), sizes[job.id], free, line)
+            if sizes[job.id] < job.width or self._is_there(job, sizes[job.id])
         ]
+
+    def _beside(self, job: JobView) -> tuple[Room, ...]:
+        """What it must leave alone when it spreads.
+
+        On one machine a job that can give room back may use what is reserved for later: its seat stays where it is.
+        Where there are several it might come back to another one, and be in the way there.
+        """
+        return () if resumes(job) and len(self.snapshot.nodes) == 1 else self._after(job)
+
+    def _is_there(self, job: JobView, width: int) -> bool:
+        """As it will be when it starts again: free, nobody's seat, and beside the reservation."""
+        return is_there(Seat(job, self.seats[job.id]), width, self.spare, (self.line, *self._beside(job)))
 
     def _resize(self, job: JobView, width: int) -> Resize:
         room_for = self.claimer if width < job.width else None

@@ -31,8 +31,8 @@ def can_yield(job: JobView, now: float) -> bool:
     if job.state is not JobState.RUNNING or job.yielding is not None or not resumes(job):
         return False
     ran_s = _ran_s(job, now)
-    if job.mode is ResizeMode.IMMEDIATE and not _has_checkpoint_since_start(job) and ran_s < RUN_S_MIN:
-        return False
+    if job.mode is ResizeMode.IMMEDIATE and not _has_checkpoint_since_start(job):
+        return ran_s >= max(RUN_S_MIN, PREEMPT_AFTER_RESTARTS * restart_s(job))
     return ran_s >= restart_s(job)
 
 

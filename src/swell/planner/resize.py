@@ -58,17 +58,19 @@ def least_places(job: JobView) -> Places:
     return tuple(zip(nodes, tasks, strict=True))
 
 
-def is_there(seat: Seat, width: int, free: Room, line: Room) -> bool:
+def is_there(seat: Seat, width: int, free: Room, others: Sequence[Room]) -> bool:
     """Has the room it would grow into been seen to be free, and is nobody's seat? Takes it then.
 
     One that yielded for room that others still hold would come back as narrow as it was.
     """
     held = taken(seat.job.slots)
     free.give(held)
-    line.give(seat.places)
-    places = find(seat.job.shape.tasks_at(width), (free, line))
+    for room in others:
+        room.give(seat.places)
+    places = find(seat.job.shape.tasks_at(width), (free, *others))
     free.take(held if places is None else places)
-    line.take(seat.places if places is None else places)
+    for room in others:
+        room.take(seat.places if places is None else places)
     return places is not None
 
 
