@@ -198,6 +198,8 @@ class _Walk:
         places = claim(job, self._claimable())
         if places is None and not job.shape.is_array:
             places = self._preempt_for(job)
+            if places is not None and self._can_start_after_all(job):
+                return True
         if places is not None:
             self._claim(job, places)
             if self.claimer is None:
@@ -211,6 +213,16 @@ class _Walk:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
+
+    def _can_start_after_all(self, job: JobView) -> bool:
+        """What its victims give back serves the one before it, so what is free now is there for this one."""
+        places = seat(job, (self.spare, *self._after(job)))
+        if places is None:
+            return False
+        del self.verdicts[job.id]
+        self._occupy(job, places)
+        self.starts.append((job, places))
+        return True
 
     def _preempt_for(self, job: JobView) -> Places | None:
         """Take the room of jobs of lower priority; None: that would not be enough."""
