@@ -20,15 +20,6 @@ SWELL = str(Path(sys.executable).with_name("swell"))
 NEED_A_SERVER = ["ps", "show x", "why x", "logs x", "events", "wait x", "cancel x", "delete x", "nodes"]
 
 
-@pytest.fixture
-def state(tmp_path, monkeypatch) -> Path:
-    """A state folder that does not exist yet."""
-    folder = tmp_path / "state"
-    monkeypatch.setenv("SWELL_STATE", str(folder))
-    monkeypatch.chdir(tmp_path)
-    return folder
-
-
 def call(*words: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(swell, list(words), input=stdin)
 

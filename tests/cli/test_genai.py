@@ -19,15 +19,6 @@ from swell.cli.genai import gpus_text, main
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kubernetes"
 
 
-@pytest.fixture
-def state(tmp_path, monkeypatch) -> Path:
-    """A state folder that does not exist yet."""
-    folder = tmp_path / "state"
-    monkeypatch.setenv("SWELL_STATE", str(folder))
-    monkeypatch.chdir(tmp_path)
-    return folder
-
-
 def call(*words: str) -> Called:
     return CliRunner().invoke(main, list(words), prog_name="genai-manager")
 

@@ -86,11 +86,7 @@ class Round:
                 ensure_server(self.state)
             problems = self._verify()
         finally:
-            with contextlib.suppress(SwellError):
-                for job in Client(self.state).jobs():
-                    if not job.has_ended:
-                        job.cancel(grace_s=0).wait(timeout_s=10)
-            stop_server(self.state)
+            end_everything(self.state)
         return problems + left_behind(self.folder)
 
     # -- work --------------------------------------------------------------------------------------------------
@@ -196,6 +192,15 @@ class Round:
             if log != f"begin {key}\nend {key}\n":
                 problems.append(f"the log of task {key} is {log!r}")
         return problems
+
+
+def end_everything(state: StateFolder) -> None:
+    """Whatever went wrong: no job and no server of the round goes on."""
+    with contextlib.suppress(SwellError):
+        for job in Client(state).jobs():
+            if not job.has_ended:
+                job.cancel(grace_s=0).wait(timeout_s=10)
+    stop_server(state)
 
 
 def left_behind(folder: Path) -> list[str]:

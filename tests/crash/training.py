@@ -25,11 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from swell.client import Client
-from swell.client.embedded import ensure_server, stop_server
-from swell.errors import SwellError
+from swell.client.embedded import ensure_server
 from swell.state import StateFolder
 
-from .rounds import left_behind, play
+from .rounds import end_everything, left_behind, play
 
 EPOCHS = 40
 KILLS = 5
@@ -123,11 +122,7 @@ class TrainingRound:
                 ensure_server(self.state)
             problems = self._verify()
         finally:
-            with contextlib.suppress(SwellError):
-                for job in Client(self.state).jobs():
-                    if not job.has_ended:
-                        job.cancel(grace_s=0).wait(timeout_s=10)
-            stop_server(self.state)
+            end_everything(self.state)
         return problems + left_behind(self.folder)
 
     # -- work --------------------------------------------------------------------------------------------------

@@ -111,5 +111,5 @@ def test_it_imports_and_runs_under_the_systems_own_python(tmp_path: Path) -> Non
 
 
 def test_its_source_is_python_3_9() -> None:
-    for path in sorted(SDK.rglob("*.py")):
-        ast.parse(path.read_text(), feature_version=(3, 9))
+    read = [ast.parse(path.read_text(), feature_version=(3, 9)) for path in sorted(SDK.rglob("*.py"))]
+    assert all(module.body for module in read)

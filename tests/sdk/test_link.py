@@ -194,6 +194,7 @@ def test_a_busy_server_is_given_time_and_then_the_newest_state(attached: Callabl
     server.wait(lambda: server.requests, "it to try")
     server.set_mode(200)
     server.wait_report(lambda one: one["epochs_done"] == 2, "the newest state")
+    assert server.reports[-1]["epochs_done"] == 2
 
 
 def test_at_the_end_of_the_process_everything_has_been_said(start: Callable[..., Script], server: Server) -> None:

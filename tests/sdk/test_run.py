@@ -91,6 +91,7 @@ def test_the_server_hears_of_epochs_steps_and_checkpoints(attached: Callable[...
 def test_begun_is_told_while_the_epoch_runs(attached: Callable[..., Run], server: Server) -> None:
     for epoch in attached(EPOCHS_TO_BE_DONE="2").epochs():
         server.wait_report(lambda one, begun=epoch + 1: one["begun"] == begun, f"epoch {epoch} to have begun")
+    assert [one["begun"] for one in server.reports] == sorted(one["begun"] for one in server.reports)
 
 
 def test_steps_hand_everything_through_and_keep_the_length(attached: Callable[..., Run]) -> None:
