@@ -13,6 +13,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
+from swell.api.caller import SCOPE_KEY, Caller
 from swell.api.services import Services
 from swell.controller.reporting import TOKEN_PREFIX, read_token
 
@@ -46,6 +47,7 @@ class Guard:
         if int(headers.get(b"content-length", "0") or 0) > limit:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
+        scope[SCOPE_KEY] = Caller(self._services.owner, is_admin=True, origin=_origin(scope))
         await self._app(scope, _Bounded(receive, limit), send)
 
     def _refusal(self, path: str, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
@@ -108,6 +110,10 @@ class Guard:
         if path.removeprefix(JOB_PATHS).partition("/")[0] != str(attempt):
             return 403, "Denied", f"this token is for attempt {attempt} and no other"
         return None
+
+
+def _origin(scope: Scope) -> str:
+    return str(scope["client"][0]) if scope.get("client") else ""
 
 
 def _body_limit(path: str) -> int:

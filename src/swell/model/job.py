@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -67,6 +67,40 @@ class Notify:
         return len(self.to) == 1 and self.to[0].startswith(("http://", "https://"))
 
 
+class Overrun(StrEnum):
+    """What happens to a job that uses more GPU memory than it reserved, where that is measured."""
+
+    WARN = "warn"  # it is said, and its reservation follows what it uses
+    YIELD = "yield"  # it gives its room back as for a resize, and comes back with what it needs
+    STOP = "stop"  # it fails
+
+
+@dataclass(frozen=True, slots=True)
+class IdlePolicy:
+    """When a job's GPUs count as idle: no sample on any of them reaches the threshold for so long."""
+
+    min_gpu_utilization: int  #: percent
+    window_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of the machine, seen in a container."""
+
+    source: str
+    target: str
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Run the command in this image."""
+
+    image: str
+    mounts: tuple[Mount, ...] = ()
+    ports: tuple[tuple[int, int], ...] = ()  #: of the machine, of the container
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class AttemptId:
     """One life of a job; written '12.1' everywhere people see it."""
@@ -127,6 +161,9 @@ class JobSpec:
     tensorboard: str | None = None  #: folder; None: no TensorBoard beside it
     checkpoints: str | None = None  #: folder; None: one in the state folder
     rewrites_width: bool = False  #: NGPU and --num_processes= follow the width (manifests of genai's manager)
+    container: Container | None = None  #: None: plain processes
+    on_overrun: Overrun = Overrun.WARN
+    idle: IdlePolicy | None = None  #: None: its GPUs may idle
 
     @property
     def tasks_total(self) -> int:
@@ -159,6 +196,9 @@ class JobSpec:
             "tensorboard": self.tensorboard,
             "checkpoints": self.checkpoints,
             "rewrites_width": self.rewrites_width,
+            "container": None if self.container is None else asdict(self.container),
+            "on_overrun": str(self.on_overrun),
+            "idle": None if self.idle is None else asdict(self.idle),
         }
 
     @classmethod
@@ -174,6 +214,9 @@ class JobSpec:
                 "resize": ResizeMode(document.get("resize", ResizeMode.AT_CHECKPOINT)),
                 "after": tuple(After(**after) for after in document.get("after", ())),
                 "notify": _parse_notify(document.get("notify")),
+                "container": parse_container(document.get("container")),
+                "on_overrun": Overrun(document.get("on_overrun", Overrun.WARN)),
+                "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
             }
         )
 
@@ -185,19 +228,28 @@ def _role_document(role: Role) -> dict[str, Any]:
         "cpus_milli": role.resources.cpus_milli,
         "memory_mib": role.resources.memory_mib,
         "gpus": role.resources.gpus,
+        "gpu_memory_mib": role.resources.gpu_memory_mib,
         "count": role.count,
         "env": dict(role.env),
     }
 
 
 def _parse_role(document: dict[str, Any]) -> Role:
-    resources = Resources(document["cpus_milli"], document["memory_mib"], document["gpus"])
+    memory = document.get("gpu_memory_mib", 0)
+    resources = Resources(document["cpus_milli"], document["memory_mib"], document["gpus"], memory)
     env = tuple(sorted(document.get("env", {}).items()))
     return Role(document["name"], tuple(document["command"]), resources, document["count"], env)
 
 
 def _parse_notify(document: dict[str, Any] | None) -> Notify | None:
     return None if document is None else Notify(tuple(document["to"]), document["only_on_error"])
+
+
+def parse_container(document: dict[str, Any] | None) -> Container | None:
+    if document is None:
+        return None
+    mounts = tuple(Mount(**mount) for mount in document["mounts"])
+    return Container(document["image"], mounts, tuple((host, inside) for host, inside in document["ports"]))
 
 
 def _parse_stored_array(document: dict[str, Any] | None) -> Array | None:

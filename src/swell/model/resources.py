@@ -12,6 +12,7 @@ class Resources:
     cpus_milli: int = 0
     memory_mib: int = 0
     gpus: int = 0
+    gpu_memory_mib: int = 0  #: with whole GPUs: each has at least this much; without: a share of one GPU's memory
 
     def __add__(self, other: Resources) -> Resources:
         return Resources(self.cpus_milli + other.cpus_milli, self.memory_mib + other.memory_mib, self.gpus + other.gpus)

@@ -64,6 +64,8 @@ class JobRecord:
     reserved_until: float | None = None  #: None: as above
     retry_at: float | None = None  #: None: at once
     notice_due: int = 0
+    gpu_memory_mib: int | None = None  #: what it was seen to need on a GPU it shares; None: what its spec says
+    gpu_peak_mib: int | None = None  #: the most it was seen to use on one GPU; None: not measured
 
     @property
     def training(self) -> TrainingRecord | None:
@@ -112,6 +114,7 @@ class EventRecord:
     detail: dict[str, Any] = field(default_factory=dict)
     at: float = 0.0
     id: int = 0  #: given by the store
+    origin: str = ""  #: from where it was asked; empty: from nowhere but here
 
 
 def job_record(row: Row[Any]) -> JobRecord:
@@ -157,6 +160,7 @@ def slot_document(slot: Slot) -> dict[str, Any]:
         "cpus_milli": slot.resources.cpus_milli,
         "memory_mib": slot.resources.memory_mib,
         "gpus": slot.resources.gpus,
+        "gpu_memory_mib": slot.resources.gpu_memory_mib,
         "devices": list(slot.devices),
         "is_draining": slot.is_draining,
     }
@@ -167,7 +171,7 @@ def parse_slots(text: str) -> tuple[Slot, ...]:
         Slot(
             slot["number"],
             slot["node"],
-            Resources(slot["cpus_milli"], slot["memory_mib"], slot["gpus"]),
+            Resources(slot["cpus_milli"], slot["memory_mib"], slot["gpus"], slot.get("gpu_memory_mib", 0)),
             tuple(slot["devices"]),
             slot["is_draining"],
         )

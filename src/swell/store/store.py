@@ -448,6 +448,7 @@ def _event_row(record: EventRecord, now: float) -> dict[str, Any]:
         "kind": record.kind,
         "actor": record.actor,
         "detail": detail,
+        "origin": record.origin,
     }
 
 

@@ -47,6 +47,8 @@ job = Table(
     Column("reserved_until", Float),
     Column("retry_at", Float),  # null: at once
     Column("notice_due", Integer, nullable=False, server_default="0"),
+    Column("gpu_memory_mib", Integer),  # what it was seen to need on a GPU it shares; null: what its spec says
+    Column("gpu_peak_mib", Integer),  # null: not measured
     Index("job_by_state", "state", "ended_at"),
     Index("job_by_name", "name"),
     sqlite_autoincrement=True,  # an id is never used again, also after its job was deleted
@@ -95,8 +97,47 @@ event = Table(
     Column("kind", String, nullable=False),
     Column("actor", String, nullable=False),
     Column("detail", Text, nullable=False),
+    Column("origin", String, nullable=False, server_default=""),  # from where it was asked
     Index("event_by_job", "job_id", "id"),
     sqlite_autoincrement=True,
+)
+
+usage = Table(  # what attempts that have ended held, by the day on which they held it; outlives its jobs
+    "usage",
+    metadata,
+    Column("owner", String, nullable=False),
+    Column("day", String, nullable=False),  # UTC, as in 2026-11-16
+    Column("gpu_s", Float, nullable=False),
+    Column("cpu_s", Float, nullable=False),
+    Column("lost_gpu_s", Float, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    PrimaryKeyConstraint("owner", "day"),
+)
+
+account = Table(  # usage that fades with a half-life, for fair share
+    "account",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("gpu_s", Float, nullable=False),
+    Column("at", Float, nullable=False),  # the moment for which gpu_s was worked out
+)
+
+door = Table(  # addresses that foreign clients may use without a token
+    "door",
+    metadata,
+    Column("port", Integer, primary_key=True, autoincrement=False),
+    Column("name", String, nullable=False),
+    Column("owner", String, nullable=False),  # in whose name it acts
+    Column("opened_at", Float, nullable=False),
+)
+
+foreign = Table(  # what foreign clients asked us to remember of a job, under its name
+    "foreign",
+    metadata,
+    Column("owner", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("document", Text, nullable=False),
+    PrimaryKeyConstraint("owner", "name"),
 )
 
 environment = Table(
