@@ -90,8 +90,13 @@ def test_a_folder_that_does_not_exist_is_told_apart_from_a_failed_command(folder
 
 
 def test_a_task_runs_in_its_folder_with_its_umask_and_default_signals(folder: Path, tmp_path: Path) -> None:
+    """A server started with nohup handed on that SIGHUP is ignored, and one started in the background SIGINT."""
     script = "pwd; umask; grep SigIgn /proc/self/status"
-    assert reap(start(folder, "sh", "-c", script, workdir=str(tmp_path), umask=0o027)) == 0
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert reap(start(folder, "sh", "-c", script, workdir=str(tmp_path), umask=0o027)) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
     where, umask, ignored = (folder / "log").read_text().splitlines()
     assert (where, umask) == (str(tmp_path), "0027")
     assert int(ignored.split()[1], 16) & 0x7FFFFFFF == 0  # above 31 are the C library's own

@@ -50,7 +50,8 @@ fi
 : > "$_swell_task/exit.$_swell_code$_swell_note"
 exit $_swell_code
 """
-DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores these, and a child would inherit that
+# A child inherits what is ignored: Python ignores some, `nohup` and a shell's `&` others, and a shell cannot undo that.
+DEFAULT_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class Status(Enum):
