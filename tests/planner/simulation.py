@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from swell.model.cluster import Node
+from swell.model.cluster import Device, Node
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.plan import JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start
 from swell.model.profile import Training
+from swell.model.resources import Resources
 
 GRACE_S = 5.0
 
@@ -36,6 +37,18 @@ class Arrival:
     job: JobView
     lasts_s: tuple[float, ...]  #: of a gang the first counts; an array's tasks take them in turn
     trainee: Trainee | None = None  #: None: it reports nothing
+    uses_mib: int | None = None  #: of the GPU it shares, as is seen when it runs; None: what it reserved
+
+
+@dataclass(frozen=True)
+class Intrusion:
+    """Processes outside Swell use a GPU for a while."""
+
+    node: str
+    device: str
+    mib: int
+    since: float
+    until: float
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,7 @@ class Story:
     nodes: tuple[Node, ...]
     arrivals: tuple[Arrival, ...]
     outages: tuple[Outage, ...] = ()
+    intrusions: tuple[Intrusion, ...] = ()
     lags_s: tuple[float, ...] = (0.0,)  #: taken in turn by everything that is seen later than it happens
 
     @property
@@ -66,6 +80,7 @@ class _Live:
     lasts_s: tuple[float, ...]
     not_begun: int  #: tasks of an array
     trainee: Trainee | None = None
+    uses_mib: int | None = None
     durable: int = 0  #: epochs
     done: int = 0
     life: int = 0  #: attempts; what was to happen in an earlier one does not
@@ -95,15 +110,27 @@ class Simulation:
         self._lag = count()
         for arrival in self.story.arrivals:
             self._at(arrival.at, lambda arrival=arrival: self._arrive(arrival))
-        for moment in {edge for outage in self.story.outages for edge in (outage.since, outage.until)}:
+        edges = (*self.story.outages, *self.story.intrusions)
+        for moment in {moment for edge in edges for moment in (edge.since, edge.until)}:
             self._at(moment, lambda: None)
 
     # -- what the planner sees -------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         lost = {outage.node for outage in self.story.outages if outage.since <= self.now < outage.until}
-        nodes = tuple(replace(node, is_reachable=node.id not in lost) for node in self.story.nodes)
+        nodes = tuple(
+            replace(node, is_reachable=node.id not in lost, devices=self._used_devices(node))
+            for node in self.story.nodes
+        )
         return Snapshot(self.now, nodes, tuple(live.job for live in self._live.values()))
+
+    def _used_devices(self, node: Node) -> tuple[Device, ...]:
+        used = {
+            one.device: one.mib
+            for one in self.story.intrusions
+            if one.node == node.id and one.since <= self.now < one.until
+        }
+        return tuple(replace(device, outsiders_mib=used.get(device.id, 0)) for device in node.devices)
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -129,7 +156,7 @@ class Simulation:
 
     def _arrive(self, arrival: Arrival) -> None:
         job = replace(arrival.job, lined_up_at=self.now)
-        self._live[job.id] = _Live(job, arrival.lasts_s, arrival.job.unfinished, arrival.trainee)
+        self._live[job.id] = _Live(job, arrival.lasts_s, arrival.job.unfinished, arrival.trainee, arrival.uses_mib)
 
     def apply(self, plan: Plan) -> None:
         for action in plan.actions:
@@ -151,6 +178,8 @@ class Simulation:
 
     def _begin_gang(self, live: _Live) -> None:
         live.job = replace(live.job, state=JobState.RUNNING)
+        if live.uses_mib is not None:
+            live.job = as_measured(live.job, live.uses_mib)
         if live.trainee is not None:
             live.life += 1
             self._next_epoch(live, live.life, live.trainee.restart_s)
@@ -263,6 +292,17 @@ class Simulation:
             self._end(live)
         elif not left:
             live.job = replace(live.job, state=JobState.QUEUED, started_at=None, lined_up_at=self.now)
+
+
+def as_measured(job: JobView, mib: int) -> JobView:
+    """What it reserves follows what it uses."""
+
+    def share(resources: Resources) -> Resources:
+        return replace(resources, gpu_memory_mib=mib) if resources.is_share else resources
+
+    roles = tuple((share(resources), count) for resources, count in job.shape.roles)
+    slots = tuple(replace(slot, resources=share(slot.resources)) for slot in job.slots)
+    return replace(job, shape=replace(job.shape, roles=roles), slots=slots)
 
 
 def as_started(job: JobView, start: Start, now: float) -> JobView:

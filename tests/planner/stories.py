@@ -11,7 +11,7 @@ from swell.model.job import Dimension, JobState, ResizeMode
 from swell.model.plan import JobView, Shape
 from swell.model.resources import Resources
 
-from .simulation import Arrival, Outage, Story, Trainee
+from .simulation import Arrival, Intrusion, Outage, Story, Trainee
 
 LASTS_S = (5.0, 50.0, 60.0, 300.0)
 LIMITS_S = (60.0, 300.0, 600.0)
@@ -66,7 +66,8 @@ def stories(draw: st.DrawFn, *, roles_max: int = 1) -> Story:
     shapes = draw(st.lists(gangs(roles_max=roles_max) | arrays(), min_size=3, max_size=6))
     arrivals = tuple(draw(_arrivals(number, shapes)) for number in range(1, 1 + draw(st.integers(8, 16))))
     outages = tuple(draw(st.lists(_outages(nodes), max_size=2)))
-    return Story(nodes, arrivals, outages, tuple(draw(st.lists(st.sampled_from(LAGS_S), min_size=1, max_size=5))))
+    lags_s = tuple(draw(st.lists(st.sampled_from(LAGS_S), min_size=1, max_size=5)))
+    return Story(nodes, arrivals, outages, lags_s=lags_s)
 
 
 @st.composite
@@ -118,7 +119,7 @@ def training_stories(draw: st.DrawFn) -> Story:
     )
     numbers = range(1, 1 + draw(st.integers(3, 9)))
     lags = tuple(draw(st.lists(st.sampled_from((0.0, 0.0, 1.0, 7.0)), min_size=1, max_size=4)))
-    return Story(nodes, tuple(draw(_training_arrivals(number)) for number in numbers), (), lags)
+    return Story(nodes, tuple(draw(_training_arrivals(number)) for number in numbers), lags_s=lags)
 
 
 @st.composite
@@ -132,6 +133,54 @@ def _training_arrivals(draw: st.DrawFn, number: int) -> Arrival:
     mode = draw(st.sampled_from((*ResizeMode, ResizeMode.AT_CHECKPOINT, ResizeMode.AT_CHECKPOINT)))
     job = JobView(number, shape, priority, JobState.QUEUED, mode=mode)
     return Arrival(draw(st.sampled_from((0.0, 0.0, 20.0, 60.0, 130.0, 300.0))), job, (), draw(trainees(job.mode)))
+
+
+SHARES_MIB = (1000, 2048, 4096, 6000, 9000, 20000)
+WHOLE_OR_SHARED = st.sampled_from(((0, 0), (1, 0), (2, 0), (1, 10000))) | st.tuples(
+    st.just(0), st.sampled_from(SHARES_MIB)
+)
+
+
+@st.composite
+def sharing_stories(draw: st.DrawFn) -> Story:
+    """Shares of GPUs, whole ones and exclusive ones, arrays, jobs that use more or less than they said, outsiders."""
+    nodes = tuple(draw(_mixed_nodes(f"n{number}")) for number in range(draw(st.sampled_from((1, 1, 2, 3)))))
+    numbers = range(1, 1 + draw(st.integers(4, 12)))
+    intrusions = tuple(draw(st.lists(_intrusions(nodes), max_size=3, unique_by=lambda one: (one.node, one.device))))
+    lags = tuple(draw(st.lists(st.sampled_from(LAGS_S), min_size=1, max_size=4)))
+    return Story(nodes, tuple(draw(_sharing_arrivals(n)) for n in numbers), intrusions=intrusions, lags_s=lags)
+
+
+@st.composite
+def _mixed_nodes(draw: st.DrawFn, name: str) -> Node:
+    sizes = draw(st.lists(st.sampled_from((8192, 16384, 16384, 24576)), min_size=1, max_size=4))
+    devices = tuple(Device(f"{name}-{n}", mib, "test", simulated=True) for n, mib in enumerate(sizes))
+    return Node(name, draw(st.sampled_from((2000, 4000, 16000))), 16384, devices)
+
+
+@st.composite
+def _intrusions(draw: st.DrawFn, nodes: tuple[Node, ...]) -> Intrusion:
+    node = draw(st.sampled_from(nodes))
+    since = draw(st.sampled_from((0.0, 15.0, 40.0)))
+    until = since + draw(st.sampled_from((10.0, 100.0)))
+    return Intrusion(node.id, draw(st.sampled_from(node.devices)).id, draw(st.sampled_from((300, 5000))), since, until)
+
+
+@st.composite
+def _sharing_arrivals(draw: st.DrawFn, number: int) -> Arrival:
+    (gpus, memory_mib), limit = draw(WHOLE_OR_SHARED), draw(LIMITS)
+    task = Resources(draw(st.sampled_from((0, 500, 1000))), draw(st.sampled_from((0, 0, 4096))), gpus, memory_mib)
+    is_array, width = draw(st.booleans()), draw(st.integers(1, 3))
+    shape = Shape(
+        ((task, 1 if is_array else width),), Dimension.TASKS, 1 if is_array else width, width, is_array, limit
+    )
+    tasks = draw(st.integers(1, 6)) if is_array else 1
+    job = JobView(number, shape, draw(st.integers(0, 1)), JobState.QUEUED, unfinished=tasks)
+    lasts = tuple(
+        draw(st.lists(st.sampled_from([s for s in LASTS_S if limit is None or s <= limit]), min_size=1, max_size=2))
+    )
+    uses = draw(st.none() | st.sampled_from((500, 4096, 7000))) if task.is_share and not is_array else None
+    return Arrival(draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0))), job, lasts, uses_mib=uses)
 
 
 @st.composite

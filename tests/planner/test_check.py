@@ -71,7 +71,7 @@ def test_a_device_that_is_not_there():
 
 def test_a_task_without_its_devices():
     now = world(node("a", gpus=1), queued(1, gpus=1))
-    assert refused(now, Start(1, 1, (one(gpus=1),))) == "a slot on a lacks devices"
+    assert refused(now, Start(1, 1, (one(gpus=1),))) == "a slot on a has 0 devices, not 1"
 
 
 def test_half_a_gang():

@@ -16,8 +16,22 @@ from swell.model.resources import Resources
 GIB = 1024
 
 
-def node(name: str, *, cpus: float = 64, memory_gib: float = 256, gpus: int = 0, is_reachable: bool = True) -> Node:
-    devices = tuple(Device(f"{name}-gpu{n}", 16 * GIB, "test", simulated=True) for n in range(gpus))
+def node(
+    name: str,
+    *,
+    cpus: float = 64,
+    memory_gib: float = 256,
+    gpus: int = 0,
+    is_reachable: bool = True,
+    gpu_gib: float = 16,
+    outsiders_gib: tuple[float, ...] = (),
+) -> Node:
+    """`outsiders_gib`: what processes outside Swell use of the first GPUs."""
+    used = (*outsiders_gib, *(0.0,) * (gpus - len(outsiders_gib)))
+    devices = tuple(
+        Device(f"{name}-gpu{n}", int(gpu_gib * GIB), "test", simulated=True, outsiders_mib=int(gib * GIB))
+        for n, gib in enumerate(used)
+    )
     return Node(name, parse_cpus(cpus), int(memory_gib * GIB), devices, is_reachable)
 
 
@@ -30,13 +44,16 @@ def shape(
     tasks: int | str = 1,
     time: str | None = None,
     extra: tuple[Resources, int] | None = None,
+    gpu_gib: float = 0,
 ) -> Shape:
     """As manifests make it: `gpus="1..4"` or `tasks="1..4"` is elastic; `extra` is a second role.
+
+    `gpu_gib` without GPUs is a share of one.
 
     Equal shapes are one object, as in the real world.
     """
     (gpus_min, gpus_max), (tasks_min, tasks_max) = parse_range(gpus), parse_range(tasks)
-    resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus_min)
+    resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus_min, int(gpu_gib * GIB))
     roles = ((resources, tasks_min),) if extra is None else ((resources, tasks_min), extra)
     limit = None if time is None else parse_duration(time)
     if tasks_max == 1 and gpus_max > 0:
@@ -54,9 +71,11 @@ def queued(
     tasks: int | str = 1,
     time: str | None = None,
     extra: tuple[Resources, int] | None = None,
+    gpu_gib: float = 0,
+    user: str = "",
 ) -> JobView:
-    wanted = shape(cpus=cpus, memory_gib=memory_gib, gpus=gpus, tasks=tasks, time=time, extra=extra)
-    return JobView(job, wanted, priority, JobState.QUEUED)
+    wanted = shape(cpus=cpus, memory_gib=memory_gib, gpus=gpus, tasks=tasks, time=time, extra=extra, gpu_gib=gpu_gib)
+    return JobView(job, wanted, priority, JobState.QUEUED, user=user)
 
 
 def running(
@@ -71,11 +90,15 @@ def running(
     time: str | None = None,
     started: float = 0.0,
     state: JobState = JobState.RUNNING,
+    gpu_gib: float = 0,
+    device: str | None = None,
+    user: str = "",
 ) -> JobView:
-    """All its tasks on one node; `world` gives it devices."""
-    held = shape(cpus=cpus, memory_gib=memory_gib, gpus=gpus, tasks=tasks, time=time)
-    slots = tuple(Slot(rank, on, held.roles[0][0]) for rank in range(tasks))
-    return JobView(job, held, priority, state, slots, started)
+    """All its tasks on one node; `world` gives it devices, but for a share, whose device is named here."""
+    held = shape(cpus=cpus, memory_gib=memory_gib, gpus=gpus, tasks=tasks, time=time, gpu_gib=gpu_gib)
+    devices = () if device is None else (device,)
+    slots = tuple(Slot(rank, on, held.roles[0][0], devices) for rank in range(tasks))
+    return JobView(job, held, priority, state, slots, started, user=user)
 
 
 def trains(
@@ -123,14 +146,18 @@ def array(
     memory_gib: float = 0,
     gpus: int = 0,
     time: str | None = None,
+    gpu_gib: float = 0,
+    devices: tuple[str, ...] = (),
+    user: str = "",
 ) -> JobView:
     """Queued without slots, running with some; the numbers in `draining` name slots that are taken back."""
-    resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus)
+    resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus, int(gpu_gib * GIB))
     limit = None if time is None else parse_duration(time)
     lanes = _lanes(resources, at_once or tasks, limit)
     state = JobState.RUNNING if slots else JobState.QUEUED
-    held = tuple(Slot(n, on, resources, is_draining=n in draining) for n in range(slots))
-    return JobView(job, lanes, priority, state, held, 0.0 if slots else None, unfinished=tasks)
+    named = [(device,) for device in devices] or [()] * slots
+    held = tuple(Slot(n, on, resources, named[n], is_draining=n in draining) for n in range(slots))
+    return JobView(job, lanes, priority, state, held, 0.0 if slots else None, unfinished=tasks, user=user)
 
 
 @cache
@@ -145,11 +172,14 @@ def world(*things: Node | JobView, now: float = 0.0) -> Snapshot:
 
 
 def _with_devices(nodes: tuple[Node, ...], jobs: tuple[JobView, ...]) -> tuple[JobView, ...]:
-    """Every slot gets the lowest devices of its node that no slot before it has."""
-    devices = {node.id: [device.id for device in node.devices] for node in nodes}
+    """Every slot that names none gets the lowest devices of its node that no slot before it has, and none shares."""
+    shared = {(slot.node, device) for job in jobs for slot in job.slots for device in slot.devices}
+    devices = {node.id: [device.id for device in node.devices if (node.id, device.id) not in shared] for node in nodes}
     used: Counter[str] = Counter()
 
     def furnished(slot: Slot) -> Slot:
+        if slot.devices:
+            return slot
         first = used[slot.node]
         used[slot.node] += slot.resources.gpus
         return replace(slot, devices=tuple(devices.get(slot.node, [])[first : used[slot.node]]))

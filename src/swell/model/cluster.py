@@ -18,6 +18,7 @@ class Device:
     memory_mib: int
     model: str
     simulated: bool = False
+    outsiders_mib: int = 0  #: memory that processes outside Swell use
 
 
 @dataclass(frozen=True, slots=True)

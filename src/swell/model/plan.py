@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from swell.model.cluster import DeviceId, Node, NodeId
@@ -51,7 +51,7 @@ class Shape:
 
 def _with_gpus(resources: Resources, gpus: int) -> Resources:
     """A task that has GPUs is as wide as the others that have; one without stays without."""
-    return Resources(resources.cpus_milli, resources.memory_mib, gpus) if resources.gpus else resources
+    return replace(resources, gpus=gpus) if resources.gpus else resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class JobView:
     reserved_at: float | None = None  #: when others were asked to make room for it; None: nobody was
     waits_for: tuple[JobId, ...] = ()  #: jobs that must end before it
     not_before: float | None = None  #: a moment before which it is not tried again; None: at once
+    user: str = ""
 
     @property
     def left_s(self) -> float | None:

@@ -23,6 +23,11 @@ class Resources:
     def times(self, count: int) -> Resources:
         return Resources(self.cpus_milli * count, self.memory_mib * count, self.gpus * count)
 
+    @property
+    def is_share(self) -> bool:
+        """Does it take part of one GPU?"""
+        return self.gpus == 0 and self.gpu_memory_mib > 0
+
     def fits_in(self, room: Resources) -> bool:
         return self.copies_in(room) >= 1
 
@@ -54,7 +59,10 @@ class Resources:
         if wanted.memory_mib:
             parts.append(memory_text(self.memory_mib))
         if wanted.gpus:
-            parts.append(f"{self.gpus} GPU" + ("" if self.gpus == 1 else "s"))
+            least = f" of at least {memory_text(wanted.gpu_memory_mib)}" if wanted.gpu_memory_mib else ""
+            parts.append(f"{self.gpus} GPU" + ("" if self.gpus == 1 else "s") + least)
+        if wanted.is_share:
+            parts.append(f"{memory_text(self.gpu_memory_mib)} of one GPU's memory")
         return ", ".join(parts)
 
 

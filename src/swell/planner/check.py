@@ -7,10 +7,9 @@ lose work that was not offered, and only higher priority preempts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
-from swell.model.cluster import Node
+from swell.model.cluster import Device, Node
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start
 
@@ -112,7 +111,9 @@ def _check_added(snapshot: Snapshot, added: list[Slot]) -> None:
         node = nodes.get(slot.node)
         _require(node is not None and node.is_reachable, f"the plan uses node {slot.node}, out of reach")
         assert node is not None
-        _require(len(slot.devices) == slot.resources.gpus, f"a slot on {slot.node} lacks devices")
+        wanted = 1 if slot.resources.gpus == 0 and slot.resources.gpu_memory_mib else slot.resources.gpus
+        _require(len(slot.devices) == wanted, f"a slot on {slot.node} has {len(slot.devices)} devices, not {wanted}")
+        _check_memory(node, slot)
         _require(not slot.is_draining, f"a slot on {slot.node} is new and draining")
         unknown = set(slot.devices) - {device.id for device in node.devices}
         _require(not unknown, f"devices {sorted(unknown)} are not on node {slot.node}")
@@ -140,8 +141,23 @@ def _check_node(node: Node, held: list[Slot], added: list[Slot]) -> None:
     if any(slot.resources.memory_mib for slot in added):
         memory_mib = sum(slot.resources.memory_mib for slot in held)
         _require(memory_mib <= node.memory_mib, f"memory of {node.id} is promised beyond its size")
-    for device, count in Counter(device for slot in held for device in slot.devices).items():
-        _require(count == 1, f"device {device} of {node.id} is promised {count} times")
+    for device in node.devices:
+        if any(device.id in slot.devices for slot in added):
+            _check_device(node, device, [slot for slot in held if device.id in slot.devices])
+
+
+def _check_memory(node: Node, slot: Slot) -> None:
+    small = [d.id for d in node.devices if d.id in slot.devices and d.memory_mib < slot.resources.gpu_memory_mib]
+    _require(not small, f"devices {small} of {node.id} have less memory than was asked for")
+
+
+def _check_device(node: Node, device: Device, holders: list[Slot]) -> None:
+    who = f"device {device.id} of {node.id}"
+    if any(slot.resources.gpus for slot in holders):
+        _require(len(holders) == 1, f"{who} is promised {len(holders)} times")
+        _require(device.outsiders_mib == 0, f"{who} is promised whole, and outsiders use it")
+    promised = sum(slot.resources.gpu_memory_mib for slot in holders if not slot.resources.gpus)
+    _require(promised <= device.memory_mib - device.outsiders_mib, f"{who}: its memory is promised beyond its size")
 
 
 def _check_verdicts(snapshot: Snapshot, plan: Plan) -> None:

@@ -14,6 +14,7 @@ from swell.model.job import JobId, JobState
 from swell.model.plan import ENDLESS, JobView, Snapshot, Verdict
 from swell.model.reason import Code, Evidence, Reason
 from swell.model.resources import NOTHING, Resources
+from swell.planner.place import foreign_gpus, held_gpus
 from swell.planner.room import Groups, Room, size, taken
 from swell.planner.size import least
 
@@ -77,7 +78,10 @@ class _Case:
 
     def evidence(self) -> Evidence:
         task, free = self.task, _nearest(self.facts.free, self.task)
-        return {
+        memory: Evidence = {}
+        if task.gpu_memory_mib:
+            memory = {"wants_gpu_memory_mib": task.gpu_memory_mib, "largest_free_gpu_memory_mib": free.gpu_memory_mib}
+        return memory | {
             "wants_tasks": sum(count for _, count in self.groups),
             "wants_cpus": task.cpus_milli / 1000,
             "wants_memory_mib": task.memory_mib,
@@ -93,7 +97,8 @@ class _Case:
 class _Facts:
     """What is true for everybody: worked out once a snapshot, as a listing explains thousands of jobs."""
 
-    free: tuple[Resources, ...]  #: by node that answers
+    free: tuple[Resources, ...]  #: by node that answers; of GPU memory the most that one GPU has left
+    foreign: int  #: GPUs that only processes outside Swell use
     holders: list[JobId]  #: who holds room there
     draining: list[JobId]  #: and will give some of it back when tasks end
     yielding: list[JobId]  #: or at their next checkpoint
@@ -116,11 +121,13 @@ class _Same:
 @lru_cache(maxsize=1)
 def _facts(same: _Same) -> _Facts:
     snapshot = same.snapshot
-    room = Room.of(node for node in snapshot.nodes if node.is_reachable)
+    foreign = foreign_gpus(snapshot, held_gpus(snapshot))
+    room = Room.of((node for node in snapshot.nodes if node.is_reachable), foreign=foreign)
     held = [(job, slot) for job, slot in snapshot.held() if slot.node in room.nodes]
     room.take(taken(slot for _, slot in held))
     return _Facts(
-        free=tuple(_not_below_zero(room.on(node)) for node in room.nodes),
+        free=tuple(_not_below_zero(room, node) for node in room.nodes),
+        foreign=len(foreign),
         holders=sorted({job.id for job, _ in held}),
         draining=sorted({job.id for job, slot in held if slot.is_draining}),
         yielding=sorted({job.id for job, _ in held if job.yielding is not None and job.yielding < job.width}),
@@ -128,8 +135,10 @@ def _facts(same: _Same) -> _Facts:
     )
 
 
-def _not_below_zero(free: Resources) -> Resources:
-    return Resources(max(free.cpus_milli, 0), max(free.memory_mib, 0), max(free.gpus, 0))
+def _not_below_zero(room: Room, node: str) -> Resources:
+    free = room.on(node)
+    numbers = (free.cpus_milli, free.memory_mib, free.gpus, room.largest_share_mib(node))
+    return Resources(*(max(number, 0) for number in numbers))
 
 
 def _nearest(rooms: Iterable[Resources], wanted: Resources) -> Resources:
@@ -139,12 +148,16 @@ def _nearest(rooms: Iterable[Resources], wanted: Resources) -> Resources:
 
 def _share(wanted: Resources, free: Resources) -> float:
     """How much of the demand is there, by the resource that is shortest."""
-    pairs = zip(size(wanted), size(free), strict=True)
-    return min((min(1.0, there / want) for want, there in pairs if want), default=1.0)
+    wants, there = size(wanted), size(free)
+    if wanted.is_share:
+        wants, there = (wanted.gpu_memory_mib, *wants[1:]), (free.gpu_memory_mib, *there[1:])
+    pairs = zip(wants, there, strict=True)
+    return min((min(1.0, has / want) for want, has in pairs if want), default=1.0)
 
 
 def _cannot_run_here(case: _Case) -> Reason:
-    largest = _nearest((node.capacity for node in case.snapshot.nodes), case.task)
+    room = Room.of(case.snapshot.nodes)
+    largest = _nearest((_not_below_zero(room, node) for node in room.nodes), case.task)
     evidence = case.evidence()
     evidence |= {"largest_node_cpus": largest.cpus_milli / 1000, "largest_node_gpus": largest.gpus}
     evidence |= {"largest_node_memory_mib": largest.memory_mib}
@@ -163,6 +176,8 @@ def _too_large(case: _Case, largest: Resources) -> tuple[str, str] | None:
         lower.append(f"--cpus {largest.cpus_milli / 1000:g}")
     if case.task.memory_mib > largest.memory_mib:
         lower.append(f"--memory {largest.memory_mib}MiB")
+    if case.task.gpu_memory_mib > largest.gpu_memory_mib:
+        lower.append(f"--gpu-memory {largest.gpu_memory_mib}MiB")
     where = "this machine has" if case.is_one_machine else "the node that comes nearest has"
     less = "no --gpus" if lower == ["--gpus 0"] else f"{' '.join(lower)} or less"
     return (f"{where} {largest.as_far_as(case.task)}", less) if lower else None
@@ -173,7 +188,8 @@ def _too_many(case: _Case) -> tuple[str, str]:
     where = "on this machine" if case.is_one_machine else "on all nodes together"
     if len(case.groups) > 1:
         return f"they do not all fit {where}", "fewer or smaller tasks"
-    fitting = sum(case.task.copies_in(node.capacity) for node in case.snapshot.nodes)
+    room = Room.of(case.snapshot.nodes)
+    fitting = sum(room.copies(node, case.task) for node in room.nodes)
     return f"only {_tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", f"--tasks {fitting} or less"
 
 
@@ -197,6 +213,8 @@ def _waiting_for_room(case: _Case) -> Reason:
     message = f"it wants {case.wants}; {where} {_nearest(facts.free, case.task).as_far_as(case.task)}"
     if facts.holders:
         message += f"; the rest is held by {_jobs(facts.holders)}"
+    if facts.foreign and (case.task.gpus or case.task.is_share):
+        message += f"; processes outside Swell use {facts.foreign} GPU" + ("" if facts.foreign == 1 else "s")
     if facts.draining:
         message += f"; {_jobs(facts.draining)} will give room back when tasks end"
     if facts.yielding:

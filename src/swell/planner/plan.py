@@ -29,12 +29,12 @@ from swell.model.cluster import NodeId
 from swell.model.job import JobId, JobState
 from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start, Verdict
 from swell.model.reason import Code
-from swell.planner.place import Devices, place
+from swell.planner.place import Devices, foreign_gpus, held_gpus, place
 from swell.planner.preempt import can_be_preempted, can_yield, choose_victims, deadline_s, resumes
 from swell.planner.price import quietness
 from swell.planner.reserve import Holder, Reservation, reserve
 from swell.planner.resize import Seat, is_there, least_places, widths
-from swell.planner.room import Places, Room, find, taken
+from swell.planner.room import Places, Room, common, find, taken
 from swell.planner.size import claim, least, most, seat, spread
 
 
@@ -80,10 +80,12 @@ class _Walk:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         reachable = [node for node in snapshot.nodes if node.is_reachable]
+        held = held_gpus(snapshot)
+        foreign = foreign_gpus(snapshot, held)
         self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
         self.reachable = Room.of(reachable)  # and the part of it that answers
-        self.free = Room.of(reachable)  # what nobody holds at this moment
-        self.line = Room.of(reachable)  # what those ahead leave over once arrays behind have given way
+        self.free = Room.of(reachable, foreign=foreign)  # what nobody holds at this moment
+        self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way
         self.holders: list[Holder] = []  # of what is missing in `line`
         self.seats: dict[JobId, Places] = {}  # what each of those that run keeps in `line`
         self.elastic: dict[JobId, JobView] = {}  # those of them whose width may change, or is about to
@@ -94,9 +96,9 @@ class _Walk:
         self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
         self.first: Reservation | None = None
         self.front: JobId | None = None  # the first that waits for room, with a claim or a reservation
-        self.devices = Devices(snapshot)
+        self.devices = Devices(snapshot, held | foreign)
         self.starts: list[tuple[JobView, Places]] = []
-        self.changes: list[SetSlots] = []
+        self.changes: list[tuple[JobView, tuple[Slot, ...], Places]] = []  # an array's slots, and what it gets more
         self.verdicts: dict[JobId, Verdict] = {}
         # By the shape's id: hashing costs more than the rest of a refusal, and equal shapes are one object.
         self.refused: dict[int, Verdict] = {}
@@ -156,7 +158,7 @@ class _Walk:
         if places is None:
             self._refuse(job)
         elif job.shape.is_array:
-            node = places[0][0]
+            node = places[0].node
             added = self._add_slots(job, node, most(job))
             self.starts.append((job, added))
             self._claim_more(job, node, most(job) - len(added))
@@ -262,10 +264,8 @@ class _Walk:
         missing = most(job) - len(kept)
         added = self._add_slots(job, node, missing)
         self._claim_more(job, node, missing - len(added))
-        first_number = 1 + max(slot.number for slot in kept)
-        slots = kept + place(added, self.devices, first_number=first_number)
-        if slots != job.slots:
-            self.changes.append(SetSlots(job.id, slots))
+        if added or kept != job.slots:
+            self.changes.append((job, kept, added))
 
     def _keep(self, job: JobView, slot: Slot) -> Slot:
         if slot.is_draining or slot.node not in self.line.nodes:  # out of reach: as it is until we know more
@@ -292,16 +292,25 @@ class _Walk:
 
     def _copies(self, job: JobView, node: NodeId, wanted: int, rooms: tuple[Room, ...]) -> Places:
         resources = job.shape.roles[0][0]
-        if node not in self.line.nodes:
+        if node not in self.line.nodes or wanted < 1:
             return ()
-        return ((node, resources),) * min([wanted, *(resources.copies_in(room.on(node)) for room in rooms)])
+        room = common(rooms)
+        count = min(wanted, room.copies(node, resources))
+        return tuple(room.place(node, resources, count, is_steady=False))
 
     # -- the end -----------------------------------------------------------------------------------------
 
     def finish(self) -> Plan:
         quiet = quietness(self.snapshot.arrivals, self.snapshot.now)
+        for places in (*(places for _, places in self.starts), *(added for _, _, added in self.changes)):
+            self.devices.open(places)
+        changes = [self._set_slots(*change) for change in self.changes]
         starts = self._begin_all(quiet)
-        return Plan((*self.changes, *self._preempt_all(), *self._resize_all(quiet), *starts), self.verdicts)
+        return Plan((*changes, *self._preempt_all(), *self._resize_all(quiet), *starts), self.verdicts)
+
+    def _set_slots(self, job: JobView, kept: tuple[Slot, ...], added: Places) -> SetSlots:
+        first_number = 1 + max(slot.number for slot in kept)
+        return SetSlots(job.id, kept + place(added, self.devices, first_number=first_number))
 
     def _begin_all(self, quiet: float) -> list[Start]:
         sizes: dict[JobId, int] = {}

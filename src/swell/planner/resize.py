@@ -14,7 +14,7 @@ from math import gcd
 from swell.model.job import Dimension, JobId
 from swell.model.plan import JobView, Shape
 from swell.planner.price import Contender, contender
-from swell.planner.room import Places, Room, find, taken
+from swell.planner.room import Place, Places, Room, find, taken
 from swell.planner.share import share_out
 
 
@@ -55,7 +55,7 @@ def least_places(job: JobView) -> Places:
     if job.shape.dimension is Dimension.TASKS:
         nodes = nodes[: job.shape.width_min] + nodes[job.width :]
     tasks = [resources for resources, count in job.shape.tasks_at(job.shape.width_min) for _ in range(count)]
-    return tuple(zip(nodes, tasks, strict=True))
+    return tuple(Place(*place) for place in zip(nodes, tasks, strict=True))
 
 
 def is_there(seat: Seat, width: int, free: Room, others: Sequence[Room]) -> bool:
@@ -142,7 +142,7 @@ def _places_at(job: JobView, width: int, room: Room) -> Places | None:
     if width == job.width and job.slots:
         places = taken(job.slots)
         room.take(places)
-        is_there = all(_is_whole(room, node) for node, _ in places)
+        is_there = all(_is_whole(room, place.node) for place in places)
         room.give(places)
         return places if is_there else None
     return find(job.shape.tasks_at(width), (room,))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from swell.model.cluster import NodeId
 from swell.model.job import Dimension
 from swell.model.plan import JobView, Shape
 from swell.model.resources import Resources
-from swell.planner.room import Groups, Places, Room, find, in_all, ranks, size
+from swell.planner.room import Groups, Place, Places, Room, common, find, ranks
 
 
 def least(shape: Shape) -> Groups:
@@ -29,23 +30,25 @@ def seat(job: JobView, rooms: Sequence[Room]) -> Places | None:
     """Where it can start at its least width; one that cannot leave its node goes where it can be widest."""
     if not _stays_on_one_node(job.shape):
         return find(least(job.shape), rooms)
-    free = in_all(rooms)
+    room = common(rooms)
     resources = least(job.shape)[0][0]
-    fitting = [node for node in free if resources.fits_in(free[node])]
+    fitting = [node for node in room.nodes if room.copies(node, resources)]
     if not fitting:
         return None
-    best = min(fitting, key=lambda node: (-_width_in(job, free[node]), *size(free[node]), node))
-    return ((best, resources),)
+    best = min(fitting, key=lambda node: (-_width_in(job, room, node), *room.tightness(node, resources, 1), node))
+    return tuple(room.place(best, resources, 1, is_steady=False))
 
 
 def claim(job: JobView, rooms: Sequence[Room]) -> Places | None:
     """What to keep for it where arrays give way; the same places as long as nobody else touches them."""
     if not job.shape.is_array:
         return find(least(job.shape), rooms, is_steady=True)
-    free = in_all(rooms)
-    widths = {node: _width_in(job, free[node]) for node in free}
+    room = common(rooms)
+    widths = {node: _width_in(job, room, node) for node in room.nodes}
     best = max(widths, key=lambda node: widths[node], default=None)
-    return None if best is None or not widths[best] else ((best, job.shape.roles[0][0]),) * widths[best]
+    if best is None or not widths[best]:
+        return None
+    return tuple(room.place(best, job.shape.roles[0][0], widths[best], is_steady=True))
 
 
 def _stays_on_one_node(shape: Shape) -> bool:
@@ -54,9 +57,10 @@ def _stays_on_one_node(shape: Shape) -> bool:
     return shape.is_array or is_one_task
 
 
-def _width_in(job: JobView, free: Resources) -> int:
-    room = job.shape.roles[0][0].copies_in(free) if job.shape.is_array else free.gpus
-    return min(most(job), room)
+def _width_in(job: JobView, room: Room, node: NodeId) -> int:
+    if job.shape.is_array:
+        return min(most(job), room.copies(node, job.shape.roles[0][0]))
+    return min(most(job), room.on(node).gpus)
 
 
 def spread(shape: Shape, seat: Places, rooms: Sequence[Room], *, width_max: int) -> tuple[int, Places]:
@@ -87,26 +91,27 @@ def _grow(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -
 
 def _grow_tasks_wider(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -> tuple[int, Places]:
     """Every task that has GPUs gets as many more as the fullest of their nodes allows."""
-    tasks = Counter(node for node, resources in places if resources.gpus)
-    free = in_all(rooms)
-    room = min(max(free[node].gpus, 0) // count for node, count in tasks.items())
+    tasks = Counter(place.node for place in places if place.resources.gpus)
+    free = common(rooms)
+    room = min(max(free.on(node).gpus, 0) // count for node, count in tasks.items())
     more = min(room, width_max - shape.width_min)
     for sheet in rooms:
-        sheet.take(tuple((node, Resources(gpus=more * count)) for node, count in tasks.items()))
+        sheet.take([Place(node, Resources(gpus=more * count)) for node, count in tasks.items()])
     width = shape.width_min + more
-    nodes = (node for node, _ in places)
-    return width, tuple(zip(nodes, ranks(shape.tasks_at(width)), strict=True))
+    wider = ranks(shape.tasks_at(width))
+    return width, tuple(Place(place.node, resources) for place, resources in zip(places, wider, strict=True))
 
 
 def _grow_more_tasks(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -> tuple[int, Places]:
     """Beside its other tasks first, then where most fit; ranks on one node stay neighbours."""
     resources, width = shape.roles[0][0], shape.width_min
-    tasks = Counter(node for node, _ in places[:width])
-    copies = {node: resources.copies_in(free) for node, free in in_all(rooms).items()}
+    tasks = Counter(place.node for place in places[:width])
+    free = common(rooms)
+    copies = {node: free.copies(node, resources) for node in free.nodes}
     for node in sorted(copies, key=lambda node: (node not in tasks, -copies[node], node)):
         more = min(copies[node], width_max - width)
         for room in rooms:
-            room.take(((node, resources.times(more)),))
+            room.take((Place(node, resources.times(more)),))
         tasks[node] += more
         width += more
-    return width, (*((node, resources) for node in tasks.elements()), *places[shape.width_min :])
+    return width, (*(Place(node, resources) for node in tasks.elements()), *places[shape.width_min :])

@@ -1,0 +1,177 @@
+"""Several jobs on one GPU, by memory; and GPUs that others use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from swell.model.plan import Plan, SetSlots, Snapshot, Start
+from swell.model.reason import Code
+from swell.planner.check import BrokenPlan, check_plan
+from swell.planner.explain import explain
+from swell.planner.plan import make_plan
+
+from .world import array, node, queued, running, world
+
+
+def planned(now: Snapshot) -> Plan:
+    plan = make_plan(now)
+    check_plan(now, plan)
+    return plan
+
+
+def started(plan: Plan) -> dict[int, tuple[str, ...]]:
+    """Which devices each job was given."""
+    return {
+        action.job: tuple(device for slot in action.slots for device in slot.devices)
+        for action in plan.actions
+        if isinstance(action, Start)
+    }
+
+
+def why(now: Snapshot, job: int) -> tuple[Code, str]:
+    plan = planned(now)
+    reason = explain(now, now.jobs_by_id[job], plan.verdicts[job])
+    return reason.code, reason.message
+
+
+def test_jobs_share_a_gpu_as_long_as_its_memory_lasts() -> None:
+    now = world(node("a", gpus=1), *(queued(n, gpu_gib=6) for n in (1, 2, 3)))
+    assert started(planned(now)) == {1: ("a-gpu0",), 2: ("a-gpu0",)}
+    assert why(now, 3)[0] is Code.WAITING_FOR_ROOM
+
+
+def test_a_share_goes_where_least_is_left_over() -> None:
+    now = world(
+        node("a", gpus=3),
+        running(1, on="a", gpu_gib=4, device="a-gpu0"),
+        running(2, on="a", gpu_gib=9, device="a-gpu1"),
+        queued(3, gpu_gib=6),
+    )
+    assert started(planned(now)) == {3: ("a-gpu1",)}
+
+
+def test_an_open_gpu_on_another_node_is_used_before_a_whole_one_is_opened() -> None:
+    now = world(
+        node("small", gpus=1),
+        node("large", gpus=8),
+        running(1, on="large", gpu_gib=4, device="large-gpu5"),
+        queued(2, gpu_gib=8),
+    )
+    assert started(planned(now)) == {2: ("large-gpu5",)}
+
+
+def test_a_gpu_is_opened_on_the_node_that_has_fewest_whole_ones() -> None:
+    now = world(node("small", gpus=1), node("large", gpus=8), queued(1, gpu_gib=8))
+    assert started(planned(now)) == {1: ("small-gpu0",)}
+
+
+def test_a_whole_gpu_is_not_taken_where_somebody_shares() -> None:
+    now = world(node("a", gpus=2), running(1, on="a", gpu_gib=1, device="a-gpu0"), queued(2, gpus=2), queued(3, gpus=1))
+    assert started(planned(now)) == {}
+    now = world(node("a", gpus=2), running(1, on="a", gpu_gib=1, device="a-gpu0"), queued(3, gpus=1))
+    assert started(planned(now)) == {3: ("a-gpu1",)}
+
+
+def test_whole_and_shared_ones_that_start_together_never_meet() -> None:
+    now = world(node("a", gpus=3), queued(1, gpus=1), queued(2, gpu_gib=10), queued(3, gpus=1), queued(4, gpu_gib=10))
+    given = started(planned(now))
+    assert given == {1: ("a-gpu1",), 2: ("a-gpu0",), 3: ("a-gpu2",)}
+
+
+def test_an_exclusive_job_with_a_least_memory_gets_a_whole_gpu_that_has_it() -> None:
+    now = world(node("a", gpus=2, gpu_gib=8), node("b", gpus=4, gpu_gib=40), queued(1, gpus=1, gpu_gib=20))
+    assert started(planned(now)) == {1: ("b-gpu0",)}
+
+
+def test_a_gang_of_shares_may_be_on_one_gpu() -> None:
+    now = world(node("a", gpus=2), queued(1, tasks=3, gpu_gib=6))
+    assert started(planned(now)) == {1: ("a-gpu0", "a-gpu0", "a-gpu1")}
+
+
+def test_the_tasks_of_an_array_share_gpus() -> None:
+    now = world(node("a", gpus=1), array(1, tasks=10, gpu_gib=5))
+    assert started(planned(now)) == {1: ("a-gpu0",) * 3}
+
+
+def test_an_array_that_shares_grows_into_what_is_free() -> None:
+    now = world(node("a", gpus=2), array(1, tasks=10, gpu_gib=5, slots=3, devices=("a-gpu0",) * 3))
+    [change] = planned(now).actions
+    assert isinstance(change, SetSlots)
+    assert [slot.devices for slot in change.slots] == [("a-gpu0",)] * 3 + [("a-gpu1",)] * 3
+
+
+def test_an_array_behind_gives_back_as_many_shares_as_are_needed() -> None:
+    now = world(
+        node("a", gpus=1),
+        array(1, tasks=10, gpu_gib=5, slots=3, devices=("a-gpu0",) * 3),
+        queued(2, gpu_gib=8, priority=1),
+    )
+    [change] = planned(now).actions
+    assert isinstance(change, SetSlots)
+    assert [slot.is_draining for slot in change.slots] == [False, True, True]
+
+
+def test_room_for_a_whole_gpu_is_there_when_the_last_share_has_ended() -> None:
+    shares = [running(n, on="a", gpu_gib=4, device="a-gpu0", time=f"{n}h") for n in (1, 2)]
+    now = world(
+        node("a", gpus=1), *shares, queued(3, gpus=1), queued(4, gpu_gib=4, time="30m"), queued(5, gpu_gib=4, time="3h")
+    )
+    assert started(planned(now)) == {4: ("a-gpu0",)}, "one that ends in time may go first, one that does not may not"
+    assert why(now, 5)[0] is Code.WAITING_IN_LINE
+
+
+def test_a_job_that_uses_more_than_it_reserved_is_counted_with_what_it_uses() -> None:
+    over = running(1, on="a", gpu_gib=20, device="a-gpu0")
+    now = world(node("a", gpus=1), over, queued(2, gpu_gib=1))
+    assert started(planned(now)) == {}
+
+
+def test_a_gpu_that_outsiders_use_is_taken() -> None:
+    now = world(node("a", gpus=2, outsiders_gib=(1,)), queued(1, gpus=1), queued(2, gpus=1), queued(3, gpu_gib=1))
+    assert started(planned(now)) == {1: ("a-gpu1",)}
+    assert why(now, 2) == (
+        Code.WAITING_FOR_ROOM,
+        "it wants 1 CPU, 1 GPU; free here is 64 CPUs, 1 GPU; processes outside Swell use 1 GPU",
+    )
+
+
+def test_outsiders_beside_our_own_shares_take_from_what_is_left() -> None:
+    now = world(
+        node("a", gpus=1, outsiders_gib=(6,)),
+        running(1, on="a", gpu_gib=6, device="a-gpu0"),
+        queued(2, gpu_gib=5),
+        queued(3, gpu_gib=3),
+    )
+    assert started(planned(now)) == {3: ("a-gpu0",)}
+
+
+def test_more_memory_than_any_gpu_has_can_never_run() -> None:
+    now = world(node("a", gpus=2), queued(1, gpu_gib=24))
+    code, message = why(now, 1)
+    assert code is Code.CANNOT_RUN_HERE
+    assert message == (
+        "it wants 1 CPU, 24 GiB of one GPU's memory, but this machine has 64 CPUs, 16 GiB of one GPU's memory; "
+        "waiting will not help"
+    )
+
+
+def test_why_names_what_is_left_on_the_fullest_gpu_that_could_hold_it() -> None:
+    now = world(node("a", gpus=1), running(1, on="a", gpu_gib=12, device="a-gpu0"), queued(2, gpu_gib=6))
+    code, message = why(now, 2)
+    assert code is Code.WAITING_FOR_ROOM
+    assert message == (
+        "it wants 1 CPU, 6 GiB of one GPU's memory; free here is 63 CPUs, 4 GiB of one GPU's memory; "
+        "the rest is held by job 1"
+    )
+
+
+def test_the_check_refuses_memory_promised_twice() -> None:
+    now = world(node("a", gpus=2), running(1, on="a", gpu_gib=12, device="a-gpu0"), queued(2, gpu_gib=6))
+    good = make_plan(now)
+    [start] = good.actions
+    assert isinstance(start, Start)
+    bad = replace(start, slots=(replace(start.slots[0], devices=("a-gpu0",)),))
+    with pytest.raises(BrokenPlan, match="device a-gpu0 of a: its memory is promised beyond its size"):
+        check_plan(now, Plan((bad,), {}))
