@@ -7,8 +7,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from swell.model.cluster import Node
-from swell.model.plan import Snapshot
+from swell.model.cluster import Device, Node
+from swell.model.job import JobId
+from swell.model.plan import Slot, Snapshot
 from swell.model.reason import Reason
 from swell.model.training import Asked, TrainingRecord
 from swell.store import AttemptRecord, EventRecord, JobRecord, TaskRecord
@@ -157,7 +158,6 @@ def event_document(event: EventRecord) -> dict[str, Any]:
 
 def node_document(node: Node, snapshot: Snapshot) -> dict[str, Any]:
     held = [(job.id, slot) for job, slot in snapshot.held() if slot.node == node.id]
-    holder = {device: job for job, slot in held for device in slot.devices}
     return {
         "name": node.id,
         "reachable": node.is_reachable,
@@ -165,15 +165,24 @@ def node_document(node: Node, snapshot: Snapshot) -> dict[str, Any]:
         "cpus_free": (node.cpus_milli - sum(slot.resources.cpus_milli for _, slot in held)) / 1000,
         "memory_mib": node.memory_mib,
         "memory_mib_free": node.memory_mib - sum(slot.resources.memory_mib for _, slot in held),
-        "gpus": [
-            {
-                "id": device.id,
-                "model": device.model,
-                "memory_mib": device.memory_mib,
-                "simulated": device.simulated,
-                "job": holder.get(device.id),
-            }
-            for device in node.devices
-        ],
+        "gpus": [_gpu_document(device, held) for device in node.devices],
         "jobs": sorted({job for job, _ in held}),
+    }
+
+
+def _gpu_document(device: Device, held: list[tuple[JobId, Slot]]) -> dict[str, Any]:
+    """Held by one job whole, or shared by several."""
+    holders = [(job, slot.resources) for job, slot in held if device.id in slot.devices]
+    whole = next((job for job, resources in holders if not resources.is_share), None)
+    shares = [{"job": job, "memory_mib": resources.gpu_memory_mib} for job, resources in holders if resources.is_share]
+    promised = device.memory_mib if whole is not None else sum(resources.gpu_memory_mib for _, resources in holders)
+    return {
+        "id": device.id,
+        "model": device.model,
+        "memory_mib": device.memory_mib,
+        "memory_mib_free": max(0, device.memory_mib - promised - device.outsiders_mib),
+        "outsiders_mib": device.outsiders_mib,
+        "simulated": device.simulated,
+        "job": whole,
+        "shares": shares,
     }

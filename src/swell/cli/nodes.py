@@ -31,13 +31,12 @@ def command(client: Client, output: str) -> int:
     for node in nodes:
         for gpu in node["gpus"]:
             label = " (simulated)" if gpu["simulated"] else ""
-            holder = f"job {gpu['job']}" if gpu["job"] else "free"
-            print(f"  {gpu['id']}  {gpu['model']}, {gpu['memory_mib']} MiB{label}: {holder}")
+            print(f"  {gpu['id']}  {gpu['model']}, {gpu['memory_mib']} MiB{label}: {_used_by(gpu)}")
     return 0
 
 
 def _row(node: dict[str, Any]) -> list[str]:
-    free = sum(gpu["job"] is None for gpu in node["gpus"])
+    free = sum(_used_by(gpu) == "free" for gpu in node["gpus"])
     return [
         node["name"],
         "ready" if node["reachable"] else "out of reach",
@@ -46,3 +45,13 @@ def _row(node: dict[str, Any]) -> list[str]:
         f"{free} of {len(node['gpus'])}",
         ", ".join(map(str, node["jobs"])) or "-",
     ]
+
+
+def _used_by(gpu: dict[str, Any]) -> str:
+    parts = [f"job {gpu['job']}"] if gpu["job"] is not None else []
+    parts += [f"job {share['job']} {share['memory_mib']} MiB" for share in gpu["shares"]]
+    if gpu["outsiders_mib"]:
+        parts.append(f"processes outside Swell {gpu['outsiders_mib']} MiB")
+    if gpu["shares"]:
+        parts.append(f"{gpu['memory_mib_free']} MiB free")
+    return ", ".join(parts) or "free"

@@ -20,6 +20,13 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--name", metavar="NAME", help="What to call it.  [default: from the command]")
 @click.option("--gpus", metavar="N|MIN..MAX", help="GPUs of each task.")
+@click.option("--gpu-memory", metavar="SIZE", help="A share of one GPU, as in 6GiB; others share the rest of it.")
+@click.option("--exclusive", is_flag=True, help="Whole GPUs, each with at least --gpu-memory.")
+@click.option(
+    "--on-overrun",
+    metavar="WHAT",
+    help="When it uses more GPU memory than its share: warn, yield (comes back with more) or stop.  [default: warn]",
+)
 @click.option("--tasks", metavar="N|MIN..MAX", help="A gang: so many processes, all started together or none.")
 @click.option("--array", metavar="0-99%8", help="Independent tasks, one per index, at most 8 at once.")
 @click.option("--cpus", metavar="N", help="CPUs of each task, fractions allowed.  [default: 1]")
@@ -54,6 +61,7 @@ def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[s
     \b
     swell run -- python train.py --epochs 3
     swell run --gpus 2 --time 2h -- python train.py
+    swell run --gpu-memory 6GiB -- python small.py     shares a GPU with others
     swell run --tasks 2 -- python ddp.py          two ranks, started together
     swell run --array 0-99%8 -- ./case.sh         reads JOB_COMPLETION_INDEX
     swell run --gpus 1..4 --epochs 20 -- python train.py     grows and shrinks at its checkpoints

@@ -122,6 +122,9 @@ def _asks(spec: dict[str, Any], role: dict[str, Any]) -> str:
         parts.append(f"{span} GPU")
     elif role["gpus"]:
         parts.append(f"{role['gpus']} GPU")
+    if role["gpu_memory_mib"]:
+        whole = spec["dimension"] == "gpus" or role["gpus"]
+        parts.append(f"{role['gpu_memory_mib']} MiB of " + ("each GPU at least" if whole else "one GPU, shared"))
     each = ", ".join(parts)
     if spec["array"]:
         each += f" for each of {spec['array']['indices']}, {spec['array']['at_once']} at once"

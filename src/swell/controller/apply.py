@@ -16,7 +16,7 @@ from swell.controller.reporting import Reporting
 from swell.controller.world import LiveJob, World, with_slots
 from swell.controller.yielding import Stop, ask
 from swell.engines import Engine
-from swell.model.job import AttemptId, Dimension, JobSpec, JobState
+from swell.model.job import AttemptId, Dimension, JobSpec, JobState, Role
 from swell.model.launch import Lane, Launch, LaunchRole
 from swell.model.plan import Plan, Preempt, Resize, SetSlots, Slot, Start
 from swell.model.quantity import IndexSet
@@ -164,7 +164,7 @@ def launches(
 ) -> tuple[Launch, ...]:
     """One launch per node, the same for the same attempt whenever it is made."""
     spec = job.spec
-    roles = tuple(_role(spec, role.command, role.env, attempt.width) for role in spec.roles)
+    roles = tuple(_role(spec, role, attempt.width) for role in spec.roles)
     own = () if spec.array is not None else reporting.variables(spec, attempt)
     of_rank = _roles_by_rank(spec, attempt.width)
     limit_s = None if spec.time_limit_s is None else max(1.0, spec.time_limit_s - attempt.resume.used_s)
@@ -211,12 +211,14 @@ def _roles_by_rank(spec: JobSpec, width: int) -> list[int]:
     return [number for number, count in enumerate(counts) for _ in range(count)]
 
 
-def _role(spec: JobSpec, command: tuple[str, ...], env: tuple[tuple[str, str], ...], width: int) -> LaunchRole:
+def _role(spec: JobSpec, role: Role, width: int) -> LaunchRole:
     """Manifests of genai's manager follow the width: a variable NGPU, and `--num_processes=` in the command."""
+    reserved = role.resources.gpu_memory_mib
+    env = (*role.env, ("RESERVED_MEM", str(reserved))) if reserved else role.env
     if not spec.rewrites_width:
-        return LaunchRole(command, env)
+        return LaunchRole(role.command, env)
     told = tuple((name, str(width) if name == "NGPU" else text) for name, text in env)
-    return LaunchRole(tuple(NUM_PROCESSES.sub(f"--num_processes={width}", word) for word in command), told)
+    return LaunchRole(tuple(NUM_PROCESSES.sub(f"--num_processes={width}", word) for word in role.command), told)
 
 
 def _without(indices: IndexSet, done: frozenset[int]) -> IndexSet:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from swell.errors import Rejected
+from swell.manifests import gpus
 from swell.manifests.command import read_command, read_env, read_folder
 from swell.manifests.context import Context
 from swell.manifests.dependencies import read_after
@@ -29,7 +30,7 @@ from swell.model.resources import Resources
 
 TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
-SIZE = ("gpus", "tasks", "cpus", "memory", "array")
+SIZE = (*gpus.FIELDS, "tasks", "cpus", "memory", "array")
 LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "retries", "after", "notify", "notifyOn")
 SPEC = ("command", *SIZE, *LIFE, "env", "workdir", "tensorboard", "checkpoints")
 PRIORITY_MAX = 1_000_000
@@ -45,10 +46,10 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     refuse_unknown(spec, SPEC, "spec")
     command = read_command(spec.get("command"))
     array = _array(spec)
-    tasks = _range(spec, "tasks", default=(1, 1))
-    gpus = _range(spec, "gpus", default=(0, 0))
-    dimension, width_min, width_max = _width(tasks, gpus, array)
-    resources = Resources(_cpus(spec), _memory(spec), gpus[0])
+    tasks = (1, 1) if spec.get("tasks") is None else quantity(parse_range, spec["tasks"], "tasks")
+    wholes, gpu_memory_mib = gpus.read_gpus(spec, tasks)
+    dimension, width_min, width_max = _width(tasks, wholes, array)
+    resources = Resources(_cpus(spec), _memory(spec), wholes[0], gpu_memory_mib)
     workdir = _folder(spec, "workdir", context.workdir, otherwise="the caller's own") or context.workdir
     return JobSpec(
         name=_name(metadata.get("name"), context, command),
@@ -71,6 +72,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         notify=read_notify(spec.get("notify"), spec.get("notifyOn")),
         tensorboard=_folder(spec, "tensorboard", workdir, otherwise="no TensorBoard"),
         checkpoints=_folder(spec, "checkpoints", workdir, otherwise="one that Swell makes"),
+        on_overrun=gpus.read_overrun(spec, is_share=resources.is_share),
     )
 
 
@@ -86,37 +88,35 @@ def read_resize(value: object, where: str) -> ResizeMode:
     return ResizeMode(take_choice(value, tuple(ResizeMode), where))
 
 
-def _width(tasks: tuple[int, int], gpus: tuple[int, int], array: Array | None) -> tuple[Dimension, int, int]:
+def _width(tasks: tuple[int, int], wholes: tuple[int, int], array: Array | None) -> tuple[Dimension, int, int]:
     if tasks[0] < 1:
         raise Rejected(f"tasks: {tasks[0]} is too few; a job has at least 1 task")
     if array is not None:
-        return _array_width(tasks, gpus, array)
-    if gpus[0] != gpus[1] and tasks != (1, 1):
+        return _array_width(tasks, wholes, array)
+    if wholes[0] != wholes[1] and tasks != (1, 1):
         raise Rejected(
-            f"gpus {gpus[0]}..{gpus[1]} with tasks {range_text(tasks)}: a job is elastic in one dimension; "
+            f"gpus {wholes[0]}..{wholes[1]} with tasks {range_text(tasks)}: a job is elastic in one dimension; "
             "give a fixed number of GPUs, or one task"
         )
-    if gpus[0] == 0 and gpus[1] > 0:
-        raise Rejected(f"gpus 0..{gpus[1]}: the least of a range is 1; write 1..{gpus[1]}")
-    if tasks == (1, 1) and gpus[1] > 0:
-        return Dimension.GPUS, *gpus
+    if wholes[0] == 0 and wholes[1] > 0:
+        raise Rejected(f"gpus 0..{wholes[1]}: the least of a range is 1; write 1..{wholes[1]}")
+    if tasks == (1, 1) and wholes[1] > 0:
+        return Dimension.GPUS, *wholes
     return Dimension.TASKS, *tasks
 
 
-def _array_width(tasks: tuple[int, int], gpus: tuple[int, int], array: Array) -> tuple[Dimension, int, int]:
+def _array_width(tasks: tuple[int, int], wholes: tuple[int, int], array: Array) -> tuple[Dimension, int, int]:
     if tasks != (1, 1):
         raise Rejected(f"array with tasks {range_text(tasks)}: each task of an array is one process; leave out tasks")
-    if gpus[0] != gpus[1]:
-        raise Rejected(f"array with gpus {range_text(gpus)}: the tasks of an array are alike; give one number of GPUs")
+    if wholes[0] != wholes[1]:
+        raise Rejected(
+            f"array with gpus {range_text(wholes)}: the tasks of an array are alike; give one number of GPUs"
+        )
     return Dimension.TASKS, 1, array.at_once
 
 
 def range_text(span: tuple[int, int]) -> str:
     return str(span[0]) if span[0] == span[1] else f"{span[0]}..{span[1]}"
-
-
-def _range(spec: dict[str, Any], field: str, *, default: tuple[int, int]) -> tuple[int, int]:
-    return default if spec.get(field) is None else quantity(parse_range, spec[field], field)
 
 
 def _array(spec: dict[str, Any]) -> Array | None:
