@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from swell.controller.accounting import HALF_LIFE_S, Accounts
 from swell.controller.apply import Begin, begin, carry_out, done_before, enact
 from swell.controller.clock import Clock
 from swell.controller.intents import Intent, Turn, hold, release, report, requeue, scale
@@ -57,12 +58,15 @@ class Controller:
         keep_s: float | None,
         reporting: Reporting,
         notify: Callable[[JobRecord], None] = lambda _: None,
+        half_life_s: float = HALF_LIFE_S,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
         self._keep_s = keep_s  #: None: history is kept for ever
         self._reporting = reporting
+        self._half_life_s = half_life_s  #: of what somebody has used, in fair share
+        self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
         self._notify = notify  #: tell whoever wants to know that it has ended; must not block
         self._intents: list[tuple[Intent[Any], Future[Any]]] = []
         self._arrivals: deque[float] = deque(maxlen=ARRIVALS_KEPT)
@@ -274,7 +278,9 @@ class Controller:
         turn = Turn(self._world, Changes(), self._clock.now())
         results, begins, latest = self._decide(turn, intents)
         if turn.changes:
+            accounts = self.accounts.enter(turn.changes, lambda job: self._world.jobs[job].owner)
             self._record(turn.changes, turn.effects, begins)
+            self.accounts = accounts
         self._unrecorded.clear()
         self._latest = latest
         carry_out(self._engine, turn.effects, self._generation)
@@ -312,6 +318,7 @@ class Controller:
         self, turn: Turn, intents: Sequence[Intent[Any]]
     ) -> tuple[list[tuple[Any, SwellError | None]], list[Begin], tuple[Snapshot, Plan]]:
         changes, now = turn.changes, turn.now
+        self.accounts = self.accounts.seen(self._unrecorded[-1].nodes)
         results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
             turn.effects += fold(self._world, seen, changes, now)
@@ -346,6 +353,9 @@ class Controller:
         """The store is the truth: read it again, and tell the engine everything again."""
         world = World()
         self._arrivals = deque(self._store.arrivals(ARRIVALS_KEPT), ARRIVALS_KEPT)
+        accounts = Accounts(
+            self._half_life_s, self._store.accounts(), self._store.usage_totals(), memory=self.accounts.memory
+        )
         records = {record.id: record for record in self._store.active()}
         open_attempts = {attempt.job_id: attempt for attempt in self._store.open_attempts()}
         stops: list[Effect] = []
@@ -357,12 +367,13 @@ class Controller:
             attempt = open_attempts.get(job.id)
             world.restore(job, attempt, self._store.tasks(job.id))
             if attempt is not None:
+                accounts.hold(attempt, job.owner)
                 begins.append(Begin(attempt, done_before(job)))
             if job.state is JobState.STOPPING:
                 stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
         for job in world.jobs.values():
             self._follow(world, job)
-        self._world = world
+        self._world, self.accounts = world, accounts
         begin(self._engine, begins, self._generation, lambda job: records[job], self._reporting)
         carry_out(self._engine, stops, self._generation)
         self._publish_controls()
