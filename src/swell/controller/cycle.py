@@ -31,6 +31,7 @@ from swell.model.launch import Observation
 from swell.model.plan import Plan, Snapshot
 from swell.model.reason import Code, Reason
 from swell.model.training import Control, Report
+from swell.model.usage import DayOfUse
 from swell.planner import BrokenPlan, check_plan, explain, make_plan
 from swell.planner.explain import explain_record, is_waiting_code
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
@@ -67,6 +68,7 @@ class Controller:
         self._reporting = reporting
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
+        self._booking = threading.Lock()  #: held while what is stored and the accounts may differ
         self._notify = notify  #: tell whoever wants to know that it has ended; must not block
         self._intents: list[tuple[Intent[Any], Future[Any]]] = []
         self._arrivals: deque[float] = deque(maxlen=ARRIVALS_KEPT)
@@ -189,6 +191,12 @@ class Controller:
     def checkpoint_folder(self, job: JobRecord) -> str:
         return self._reporting.folder(job.id, job.spec.checkpoints)
 
+    def usage(self, *, since: str, now: float) -> list[DayOfUse]:
+        """Since a day, with what runs. Of one moment: no attempt ends in between and is in both, or in none."""
+        with self._booking:
+            stored, accounts = self._store.usage(since=since), self.accounts
+        return stored + [one for one in accounts.running(now) if one.day >= since]
+
     @property
     def snapshot(self) -> Snapshot:
         return self._latest[0]
@@ -279,8 +287,9 @@ class Controller:
         results, begins, latest = self._decide(turn, intents)
         if turn.changes:
             accounts = self.accounts.enter(turn.changes, lambda job: self._world.jobs[job].owner)
-            self._record(turn.changes, turn.effects, begins)
-            self.accounts = accounts
+            with self._booking:
+                self._record(turn.changes, turn.effects, begins)
+                self.accounts = accounts
         self._unrecorded.clear()
         self._latest = latest
         carry_out(self._engine, turn.effects, self._generation)
