@@ -18,6 +18,7 @@ from swell.api.events import events_router
 from swell.api.jobs import jobs_router
 from swell.api.listing import listing_router
 from swell.api.logs import logs_router
+from swell.api.metrics import metrics_router
 from swell.api.reports import ReportIn, reports_router
 from swell.api.security import Guard
 from swell.api.services import Services
@@ -53,6 +54,7 @@ def create_app(services: Services) -> Any:
         reports_router,
         change_router,
         usage_router,
+        metrics_router,
         server_router,
     ):
         app.include_router(router(services))

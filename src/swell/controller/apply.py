@@ -109,7 +109,8 @@ def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
         changes,
     )
     job.write(changes)
-    detail = {"attempt": job.attempts, "width": start.width, "nodes": list(job.nodes)}
+    waited_s = round(max(0.0, now - job.queued_at), 3)
+    detail = {"attempt": job.attempts, "width": start.width, "nodes": list(job.nodes), "waited_s": waited_s}
     changes.events.append(EventRecord("Started", job.id, detail=detail))
 
 

@@ -22,6 +22,7 @@ from swell.controller.intents import Intent, Turn, hold, release, report, requeu
 from swell.controller.observe import Effect, fold
 from swell.controller.reporting import Reporting
 from swell.controller.training import control_of
+from swell.controller.watch import Cycled
 from swell.controller.world import LiveJob, World
 from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
@@ -60,6 +61,7 @@ class Controller:
         reporting: Reporting,
         notify: Callable[[JobRecord], None] = lambda _: None,
         half_life_s: float = HALF_LIFE_S,
+        watch: Callable[[Cycled], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -68,6 +70,7 @@ class Controller:
         self._reporting = reporting
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
+        self._watch = watch  #: told of every cycle; must not block
         self._booking = threading.Lock()  #: held while what is stored and the accounts may differ
         self._notify = notify  #: tell whoever wants to know that it has ended; must not block
         self._intents: list[tuple[Intent[Any], Future[Any]]] = []
@@ -297,6 +300,7 @@ class Controller:
         self._is_stale = False
         self._publish_controls()
         self._notify_ended(turn.changes)
+        self._watch(Cycled(turn.changes.events, turn.restarts_s, turn.plan_s, self._clock.now() - turn.now))
         self._forget_old()
         return results
 
@@ -335,7 +339,9 @@ class Controller:
         self._note_nodes(self._unrecorded[-1], changes)
         arrivals = tuple(self._arrivals)
         snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views(), arrivals)
+        began = self._clock.busy()
         plan = _plan_safely(snapshot)
+        turn.plan_s = self._clock.busy() - began
         begins, stops = enact(self._world, plan, changes, now)
         turn.effects += stops
         # Reasons are told from how things stand with this plan carried out: what it starts is no longer free.

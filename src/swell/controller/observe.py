@@ -226,7 +226,13 @@ def end(
     job.write(changes)
     exit_code = 0 if state is JobState.SUCCEEDED else job.failure.exit_code if job.failure else None
     changes.set_job(job.id, ended_at=now, exit_code=exit_code, width=0)
-    detail = {"state": str(state), "exit_code": exit_code, "reason": None if code is None else str(code)}
+    ran_s = None if job.started_at is None else round(max(0.0, now - job.started_at), 3)
+    detail = {
+        "state": str(state),
+        "exit_code": exit_code,
+        "reason": None if code is None else str(code),
+        "ran_s": ran_s,
+    }
     changes.events.append(EventRecord("Ended", job.id, detail=detail))
     if job.notifies == "end" or (job.notifies == "error" and state is not JobState.SUCCEEDED):
         changes.set_job(job.id, notice_due=1)

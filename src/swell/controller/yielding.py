@@ -207,7 +207,8 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     job.queued_at = ended_at
     job.evidence = {"by": job.held_by, "job": job.id} if job.held_by else {}
     job.write(changes)
-    detail: dict[str, object] = {"attempt": number, "outcome": outcome, "lost_gpu_seconds": round(lost, 3)}
+    detail: dict[str, object] = {"attempt": number, "width": attempt.width, "outcome": outcome}
+    detail |= {"lost_gpu_seconds": round(lost, 3)}
     if asked is not None:
         detail |= {"cause": asked.cause, "to_width": asked.width}
     if outcome == "failed" and failure is not None:

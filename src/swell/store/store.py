@@ -90,6 +90,7 @@ class Store:
         self._reading = reading
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
+        self.on_commit: Callable[[float], None] = lambda _: None  #: how long one took, in seconds
         self._writer = Writer(writing, self._tell)
         self.id = self._writer.submit(_identity).result()
 
@@ -97,7 +98,8 @@ class Store:
         """Called after every commit, from the writer's thread; it must not block."""
         self._listeners.append(listener)
 
-    def _tell(self) -> None:
+    def _tell(self, seconds: float) -> None:
+        self.on_commit(seconds)
         for listener in self._listeners:
             listener()
 
@@ -254,6 +256,12 @@ class Store:
 
     def counts(self) -> dict[str, int]:
         grouped = select(tables.job.c.state, func.count()).group_by(tables.job.c.state)
+        return {str(row[0]): int(row[1]) for row in self._rows(grouped)}
+
+    def waiting(self) -> dict[str, int]:
+        """How many jobs wait for each reason."""
+        waits = tables.job.c.state.in_([str(JobState.QUEUED), str(JobState.HELD)])
+        grouped = select(tables.job.c.reason_code, func.count()).where(waits).group_by(tables.job.c.reason_code)
         return {str(row[0]): int(row[1]) for row in self._rows(grouped)}
 
     def ended_before(self, moment: float, limit: int) -> list[JobId]:
