@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import swell
-from bench import feel, resize, sdk, tasks
+from bench import feel, metrics, resize, sdk, tasks
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.interrupts import interrupt_on_all
@@ -25,6 +25,7 @@ BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "feel": feel.run,
     "sdk": sdk.run,
     "resize": resize.run,
+    "metrics": metrics.run,
 }
 
 

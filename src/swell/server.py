@@ -22,12 +22,13 @@ from typing import Any
 import uvicorn
 
 from swell import __version__
-from swell.api import Services, create_app
+from swell.api import Measured, Services, create_app
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, SwellError
+from swell.metrics import Metrics
 from swell.notify import Notifier
 from swell.process import spawn_detached, wait_for_end
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
@@ -80,6 +81,9 @@ def serve(state: StateFolder, *, port: int) -> None:
     store = open_store(state.database, clock.now)
     engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
     job_secret = state.secret(state.job_secret)
+    metrics = Metrics()
+    metrics.go_on_from(store.counts())
+    store.on_commit = metrics.committed
     notifier = Notifier(lambda job: controller.told(job))
     controller = Controller(
         store,
@@ -88,6 +92,7 @@ def serve(state: StateFolder, *, port: int) -> None:
         keep_s=config.get("keep_s", KEEP_S_DEFAULT),
         reporting=Reporting(f"http://{address}", job_secret, str(state.checkpoints)),
         notify=notifier.tell,
+        watch=metrics.cycled,
     )
     services = Services(
         store=store,
@@ -101,6 +106,7 @@ def serve(state: StateFolder, *, port: int) -> None:
         hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}),
         server_id=secrets.token_hex(8),
         stop=lambda: http.handle_exit(signal.SIGTERM, None),
+        metrics=metrics,
     )
     store.listen(services.committed.ring)
     engine.on_desired = services.desired.ring
@@ -130,7 +136,7 @@ class _Http(uvicorn.Server):
     def __init__(self, services: Services) -> None:
         super().__init__(
             uvicorn.Config(
-                create_app(services),
+                Measured(create_app(services), services.metrics),
                 http="httptools",
                 loop="asyncio",
                 lifespan="off",

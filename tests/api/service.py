@@ -15,11 +15,12 @@ from typing import Any
 
 import uvicorn
 
-from swell.api import Services, create_app
+from swell.api import Measured, Services, create_app
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
+from swell.metrics import Metrics
 from swell.model.cluster import Device, Node
 from swell.model.job import AttemptId
 from swell.model.launch import RunSeen, TaskSeen, node_document, run_document, task_document
@@ -59,7 +60,11 @@ class Service:
         self.port = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
         reporting = Reporting(f"http://{self.host}", JOB_SECRET, str(self.state.checkpoints))
-        self.controller = Controller(self.store, engine, SystemClock(), keep_s=None, reporting=reporting)
+        metrics = Metrics()
+        self.store.on_commit = metrics.committed
+        self.controller = Controller(
+            self.store, engine, SystemClock(), keep_s=None, reporting=reporting, watch=metrics.cycled
+        )
         self.stopped = threading.Event()
         self.services = Services(
             store=self.store,
@@ -73,12 +78,15 @@ class Service:
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",
             stop=self.stopped.set,
+            metrics=metrics,
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring
         self.controller.on_control = self.services.control.ring
         self.app = create_app(self.services)
-        config = uvicorn.Config(self.app, http="httptools", lifespan="off", log_config=None, access_log=False)
+        config = uvicorn.Config(
+            Measured(self.app, metrics), http="httptools", lifespan="off", log_config=None, access_log=False
+        )
         self._http = uvicorn.Server(config)
         engine.open(self.controller.load())
         self.controller.start()
@@ -107,11 +115,12 @@ class Service:
         token: str | None = USER,
         host: str | None = None,
         headers: dict[str, str] | None = None,
+        prefix: str = "/api/v1",
     ) -> Answer:
         """One request on a connection of its own. A body that is bytes is sent as it is."""
         connection = self.connect()
         try:
-            connection.putrequest(method, f"/api/v1{path}", skip_host=True)
+            connection.putrequest(method, f"{prefix}{path}", skip_host=True)
             connection.putheader("Host", self.host if host is None else host)
             if token is not None:
                 connection.putheader("Authorization", f"Bearer {token}")

@@ -17,7 +17,7 @@ from swell import __version__
 from swell.cli.root import COMMANDS, swell
 
 SWELL = str(Path(sys.executable).with_name("swell"))
-NEED_A_SERVER = ["ps", "show x", "why x", "logs x", "events", "wait x", "cancel x", "delete x", "nodes"]
+NEED_A_SERVER = ["ps", "show x", "why x", "logs x", "events", "wait x", "cancel x", "delete x", "nodes", "usage"]
 
 
 def call(*words: str, stdin: str | None = None) -> Result:
@@ -67,6 +67,7 @@ def test_help_of_a_command_says_what_it_does_and_explains_every_option(name):
         ("cancel", "SIGTERM, then after the grace SIGKILL"),
         ("delete", "must be cancelled first"),
         ("nodes", "who holds each GPU"),
+        ("usage", "Deleting jobs changes nothing here"),
         ("completion", "~/.bashrc"),
     ],
 )
@@ -115,6 +116,8 @@ def test_help_costs_nothing_that_a_server_needs():
         (["ps", "extra"], "unexpected extra argument"),
         (["ps", "--limit", "0"], "0 is not in the range x>=1"),
         (["show"], "Missing argument 'JOB'"),
+        (["usage", "--by", "job"], "'job' is not one of 'user', 'day', 'user,day'"),
+        (["usage", "--days", "0"], "0 is not in the range x>=1"),
         (["submit"], "Missing option '-f' / '--file'"),
         (["logs", "--rank", "-1", "x"], "-1 is not in the range x>=0"),
         (["logs", "--tail", "x", "x"], "'x' is not a valid integer"),

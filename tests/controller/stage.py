@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from swell.controller import Controller
 from swell.controller.reporting import Reporting
+from swell.controller.watch import Cycled
 from swell.model.cluster import Device, Node
 from swell.model.job import Array, AttemptId, Dimension, JobSpec, Role
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen
@@ -81,13 +82,14 @@ class Stage:
         self.folder = folder
         self.store: Store = open_store(folder / "swell.db", self.clock.now)
         self.told_of: list[int] = []  #: jobs whose end somebody wanted to know of
+        self.cycles: list[Cycled] = []  #: what was told of every cycle
         self.controller = self._controller()
 
     def _controller(self, keep_s: float | None = None) -> Controller:
         def notify(record: JobRecord) -> None:
             self.told_of.append(record.id)
 
-        how = {"keep_s": keep_s, "reporting": REPORTING, "notify": notify}
+        how = {"keep_s": keep_s, "reporting": REPORTING, "notify": notify, "watch": self.cycles.append}
         controller = Controller(self.store, self.engine, self.clock, **how)  # type: ignore[arg-type]
         controller.load()
         return controller

@@ -22,7 +22,7 @@ class Bench:
         self.engine = engine
         self.commits = 0
         event.listen(engine, "commit", self._count)
-        self.writer = Writer(engine, lambda: None)
+        self.writer = Writer(engine, lambda _: None)
 
     def _count(self, _: Connection) -> None:
         self.commits += 1
@@ -169,4 +169,4 @@ def test_closing_finishes_what_waits(bench):
     closer.join(WAIT_S)
     assert all(future.done() for future in waiting)
     assert bench.numbers() == list(range(10))
-    bench.writer = Writer(bench.engine, lambda: None)  # for the fixture to close
+    bench.writer = Writer(bench.engine, lambda _: None)  # for the fixture to close

@@ -18,9 +18,11 @@ from swell.api.events import events_router
 from swell.api.jobs import jobs_router
 from swell.api.listing import listing_router
 from swell.api.logs import logs_router
+from swell.api.metrics import metrics_router
 from swell.api.reports import ReportIn, reports_router
 from swell.api.security import Guard
 from swell.api.services import Services
+from swell.api.usage import usage_router
 from swell.api.wire import ERRORS, Cancellation, Json, Submission
 from swell.api.workers import workers_router
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
@@ -51,6 +53,8 @@ def create_app(services: Services) -> Any:
         workers_router,
         reports_router,
         change_router,
+        usage_router,
+        metrics_router,
         server_router,
     ):
         app.include_router(router(services))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from swell.api.bell import Bell
 from swell.controller import Controller
 from swell.engines.workers import WorkersEngine
+from swell.metrics import Metrics
 from swell.store import JobRecord, Store
 
 
@@ -30,4 +31,5 @@ class Services:
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
     control: Bell = field(default_factory=Bell)
+    metrics: Metrics = field(default_factory=Metrics)
     now: Callable[[], float] = time.time

@@ -266,6 +266,20 @@ class Client:
         nodes: list[dict[str, Any]] = self.connection.json("GET", path("nodes"))["nodes"]
         return nodes
 
+    def usage(
+        self,
+        *,
+        days: int | None = None,
+        since: str | None = None,
+        by: str = "user",
+        user: str | None = None,
+        all_users: bool = False,
+    ) -> dict[str, Any]:
+        """GPU-hours and CPU-hours by user and day; docs/json.md has the fields."""
+        query = {"days": days, "since": since, "by": by, "user": user, "all_users": all_users}
+        found: dict[str, Any] = self.connection.json("GET", path("usage", **query))
+        return found
+
 
 def _patiently(ask: Callable[[], T], patience_s: float) -> T:
     """For those who wait: a job does not end because its server did, and a server is soon started again."""

@@ -47,7 +47,7 @@ def enact(world: World, plan: Plan, changes: Changes, now: float) -> tuple[list[
         if isinstance(action, Start):
             _start(job, action, changes, now)
         else:
-            _set_slots(job, action, changes)
+            _set_slots(job, action, changes, now)
         assert job.attempt is not None
         begins.append(Begin(job.attempt, done_before(job)))
     for job_id, verdict in plan.verdicts.items():
@@ -109,7 +109,8 @@ def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
         changes,
     )
     job.write(changes)
-    detail = {"attempt": job.attempts, "width": start.width, "nodes": list(job.nodes)}
+    waited_s = round(max(0.0, now - job.queued_at), 3)
+    detail = {"attempt": job.attempts, "width": start.width, "nodes": list(job.nodes), "waited_s": waited_s}
     changes.events.append(EventRecord("Started", job.id, detail=detail))
 
 
@@ -124,9 +125,9 @@ def _placement(slot: Slot) -> dict[str, Any]:
     return {"task": slot.number, "node": slot.node, "devices": list(slot.devices)}
 
 
-def _set_slots(job: LiveJob, action: SetSlots, changes: Changes) -> None:
+def _set_slots(job: LiveJob, action: SetSlots, changes: Changes, now: float) -> None:
     assert job.attempt is not None
-    job.set_attempt(with_slots(job.attempt, action.slots, revision=job.attempt.revision + 1), changes)
+    job.set_attempt(with_slots(job.attempt, action.slots, now, revision=job.attempt.revision + 1), changes)
     job.write(changes)
 
 

@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from swell.controller.accounting import HALF_LIFE_S, Accounts
 from swell.controller.apply import Begin, begin, carry_out, done_before, enact
 from swell.controller.clock import Clock
 from swell.controller.intents import Intent, Turn, hold, release, report, requeue, scale
 from swell.controller.observe import Effect, fold
 from swell.controller.reporting import Reporting
 from swell.controller.training import control_of
+from swell.controller.watch import Cycled
 from swell.controller.world import LiveJob, World
 from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
@@ -30,6 +32,7 @@ from swell.model.launch import Observation
 from swell.model.plan import Plan, Snapshot
 from swell.model.reason import Code, Reason
 from swell.model.training import Control, Report
+from swell.model.usage import DayOfUse
 from swell.planner import BrokenPlan, check_plan, explain, make_plan
 from swell.planner.explain import explain_record, is_waiting_code
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
@@ -57,12 +60,18 @@ class Controller:
         keep_s: float | None,
         reporting: Reporting,
         notify: Callable[[JobRecord], None] = lambda _: None,
+        half_life_s: float = HALF_LIFE_S,
+        watch: Callable[[Cycled], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
         self._keep_s = keep_s  #: None: history is kept for ever
         self._reporting = reporting
+        self._half_life_s = half_life_s  #: of what somebody has used, in fair share
+        self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
+        self._watch = watch  #: told of every cycle; must not block
+        self._booking = threading.Lock()  #: held while what is stored and the accounts may differ
         self._notify = notify  #: tell whoever wants to know that it has ended; must not block
         self._intents: list[tuple[Intent[Any], Future[Any]]] = []
         self._arrivals: deque[float] = deque(maxlen=ARRIVALS_KEPT)
@@ -185,6 +194,12 @@ class Controller:
     def checkpoint_folder(self, job: JobRecord) -> str:
         return self._reporting.folder(job.id, job.spec.checkpoints)
 
+    def usage(self, *, since: str, now: float) -> list[DayOfUse]:
+        """Since a day, with what runs. Of one moment: no attempt ends in between and is in both, or in none."""
+        with self._booking:
+            stored, accounts = self._store.usage(since=since), self.accounts
+        return stored + [one for one in accounts.running(now) if one.day >= since]
+
     @property
     def snapshot(self) -> Snapshot:
         return self._latest[0]
@@ -274,7 +289,10 @@ class Controller:
         turn = Turn(self._world, Changes(), self._clock.now())
         results, begins, latest = self._decide(turn, intents)
         if turn.changes:
-            self._record(turn.changes, turn.effects, begins)
+            accounts = self.accounts.enter(turn.changes, lambda job: self._world.jobs[job].owner)
+            with self._booking:
+                self._record(turn.changes, turn.effects, begins)
+                self.accounts = accounts
         self._unrecorded.clear()
         self._latest = latest
         carry_out(self._engine, turn.effects, self._generation)
@@ -282,6 +300,7 @@ class Controller:
         self._is_stale = False
         self._publish_controls()
         self._notify_ended(turn.changes)
+        self._watch(Cycled(turn.changes.events, turn.restarts_s, turn.plan_s, self._clock.now() - turn.now))
         self._forget_old()
         return results
 
@@ -312,6 +331,7 @@ class Controller:
         self, turn: Turn, intents: Sequence[Intent[Any]]
     ) -> tuple[list[tuple[Any, SwellError | None]], list[Begin], tuple[Snapshot, Plan]]:
         changes, now = turn.changes, turn.now
+        self.accounts = self.accounts.seen(self._unrecorded[-1].nodes)
         results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
             turn.effects += fold(self._world, seen, changes, now)
@@ -319,7 +339,9 @@ class Controller:
         self._note_nodes(self._unrecorded[-1], changes)
         arrivals = tuple(self._arrivals)
         snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views(), arrivals)
+        began = self._clock.busy()
         plan = _plan_safely(snapshot)
+        turn.plan_s = self._clock.busy() - began
         begins, stops = enact(self._world, plan, changes, now)
         turn.effects += stops
         # Reasons are told from how things stand with this plan carried out: what it starts is no longer free.
@@ -346,6 +368,9 @@ class Controller:
         """The store is the truth: read it again, and tell the engine everything again."""
         world = World()
         self._arrivals = deque(self._store.arrivals(ARRIVALS_KEPT), ARRIVALS_KEPT)
+        accounts = Accounts(
+            self._half_life_s, self._store.accounts(), self._store.usage_totals(), memory=self.accounts.memory
+        )
         records = {record.id: record for record in self._store.active()}
         open_attempts = {attempt.job_id: attempt for attempt in self._store.open_attempts()}
         stops: list[Effect] = []
@@ -357,12 +382,13 @@ class Controller:
             attempt = open_attempts.get(job.id)
             world.restore(job, attempt, self._store.tasks(job.id))
             if attempt is not None:
+                accounts.hold(attempt, job.owner)
                 begins.append(Begin(attempt, done_before(job)))
             if job.state is JobState.STOPPING:
                 stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
         for job in world.jobs.values():
             self._follow(world, job)
-        self._world = world
+        self._world, self.accounts = world, accounts
         begin(self._engine, begins, self._generation, lambda job: records[job], self._reporting)
         carry_out(self._engine, stops, self._generation)
         self._publish_controls()

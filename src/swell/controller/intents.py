@@ -31,6 +31,8 @@ class Turn:
     changes: Changes
     now: float
     effects: list[Effect] = field(default_factory=list)
+    restarts_s: list[float] = field(default_factory=list)  #: what the start of jobs that began to train has cost
+    plan_s: float = 0.0  #: CPU time
 
 
 Intent = Callable[[Turn], T]
@@ -38,7 +40,8 @@ Intent = Callable[[Turn], T]
 
 def report(told: Report) -> Intent[None]:
     def intent(turn: Turn) -> None:
-        fold_report(turn.world, told, turn.changes, turn.now)
+        restart_s = fold_report(turn.world, told, turn.changes, turn.now)
+        turn.restarts_s += [] if restart_s is None else [restart_s]
 
     return intent
 

@@ -51,7 +51,7 @@ def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[
         if _fold_task(world, task, changes):
             touched.add(task.attempt.job)
     for run in seen.runs:
-        if _fold_run(world, run, changes):
+        if _fold_run(world, run, changes, now):
             touched.add(run.attempt.job)
     effects: list[Effect] = []
     while touched:
@@ -80,7 +80,7 @@ def _fold_task(world: World, task: TaskSeen, changes: Changes) -> bool:
     return True
 
 
-def _fold_run(world: World, run: RunSeen, changes: Changes) -> bool:
+def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
     """Which lanes are empty for good, and whether the worker is through with it."""
     job = _present(world, run.attempt)
     if job is None or job.attempt is None or run.node in job.finished_on:
@@ -95,7 +95,7 @@ def _fold_run(world: World, run: RunSeen, changes: Changes) -> bool:
     in_use = set(run.in_use)
     kept = tuple(slot for slot in job.slots if slot.number in in_use or (run.left > 0 and not slot.is_draining))
     if kept != job.slots:
-        job.set_attempt(replace(job.attempt, slots=kept), changes)
+        job.set_attempt(replace(job.attempt, slots=kept, slots_at=now), changes)
         return True
     return False
 
@@ -226,7 +226,13 @@ def end(
     job.write(changes)
     exit_code = 0 if state is JobState.SUCCEEDED else job.failure.exit_code if job.failure else None
     changes.set_job(job.id, ended_at=now, exit_code=exit_code, width=0)
-    detail = {"state": str(state), "exit_code": exit_code, "reason": None if code is None else str(code)}
+    ran_s = None if job.started_at is None else round(max(0.0, now - job.started_at), 3)
+    detail = {
+        "state": str(state),
+        "exit_code": exit_code,
+        "reason": None if code is None else str(code),
+        "ran_s": ran_s,
+    }
     changes.events.append(EventRecord("Ended", job.id, detail=detail))
     if job.notifies == "end" or (job.notifies == "error" and state is not JobState.SUCCEEDED):
         changes.set_job(job.id, notice_due=1)

@@ -25,14 +25,15 @@ def control_of(job: LiveJob) -> Control:
     return Control(asked.stop_after_epoch, yield_now=job.state is JobState.STOPPING)
 
 
-def fold_report(world: World, report: Report, changes: Changes, now: float) -> LiveJob:
-    """Bring the job up to what it says."""
+def fold_report(world: World, report: Report, changes: Changes, now: float) -> float | None:
+    """Bring the job up to what it says. Tells what its start cost, in seconds; None: it trained before."""
     job = world.jobs.get(report.attempt.job)
     if job is None:
         raise Conflict(f"attempt {report.attempt} is over: job {report.attempt.job} has ended")
     if job.attempt is None or job.attempts != report.attempt.number:
         raise Conflict(f"attempt {report.attempt} is over: job {job.id} is at attempt {job.attempts}")
     known = job.training or TrainingRecord(epochs_done=job.attempt.resume.epochs_done, epochs_total=job.epochs)
+    had_begun = job.began_at is not None
     if report.rank == 0:
         _refuse_backwards(job, known, report)
     if report.begun is not None:
@@ -43,7 +44,13 @@ def fold_report(world: World, report: Report, changes: Changes, now: float) -> L
     elif job.training is None:
         job.training = known
         job.write(changes)
-    return job
+    return None if had_begun or job.began_at is None else _restart_s(job, now)
+
+
+def _restart_s(job: LiveJob, now: float) -> float:
+    """From the stop of training to training again."""
+    assert job.attempt is not None
+    return max(0.0, now - job.attempt.created_at) + job.wound_down_s
 
 
 def _refuse_backwards(job: LiveJob, known: TrainingRecord, report: Report) -> None:
@@ -69,8 +76,7 @@ def _updated(job: LiveJob, known: TrainingRecord, report: Report, now: float) ->
     after = known
     if job.began_at is None and (report.begun or report.epochs_done is not None):
         job.began_at = now  # the first sign of training tells what the start cost
-        restart_s = max(0.0, now - job.attempt.created_at) + job.wound_down_s
-        after = replace(after, restart_s=mixed(after.restart_s, restart_s))
+        after = replace(after, restart_s=mixed(after.restart_s, _restart_s(job, now)))
     if report.epochs_total is not None:
         after = replace(after, epochs_total=report.epochs_total)
     if report.epochs_done is not None:

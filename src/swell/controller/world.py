@@ -22,6 +22,7 @@ class LiveJob:
     """A job that has not ended. `#:` lines hold at the end of every cycle."""
 
     id: JobId
+    owner: str
     shape: Shape
     priority: int
     grace_s: float
@@ -243,6 +244,7 @@ class World:
         shape = shape_of(spec)
         job = LiveJob(
             id=record.id,
+            owner=record.owner,
             shape=self._shapes.setdefault(shape, shape),
             priority=record.priority,
             grace_s=spec.grace_s,
@@ -334,6 +336,6 @@ def task_record(task: TaskSeen) -> TaskRecord:
     )
 
 
-def with_slots(attempt: AttemptRecord, slots: tuple[Slot, ...], *, revision: int) -> AttemptRecord:
+def with_slots(attempt: AttemptRecord, slots: tuple[Slot, ...], now: float, *, revision: int) -> AttemptRecord:
     working = sum(not slot.is_draining for slot in slots)
-    return replace(attempt, slots=slots, revision=revision, width=working)
+    return replace(attempt, slots=slots, slots_at=now, revision=revision, width=working)

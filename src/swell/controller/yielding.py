@@ -190,7 +190,8 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     """The attempt is over, the job is not: it lines up again, or is held."""
     assert job.attempt is not None
     asked, attempt = job.asked, job.attempt
-    lost = lost_seconds(job, ended_at)
+    lost_s = lost_time_s(job, ended_at)
+    lost = job.devices * lost_s
     job.lost_gpu_seconds += lost
     job.wound_down_s = max(0.0, ended_at - (job.durable_at or ended_at)) if not lost else 0.0
     job.used_s += max(0.0, ended_at - (attempt.started_at or ended_at))
@@ -198,7 +199,7 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
         job.resizes += asked.width > 0
         job.preemptions += asked.width == 0
     go_back_to_checkpoint(job)
-    job.set_attempt(replace(attempt, slots=(), ended_at=ended_at, outcome=outcome), changes)
+    job.set_attempt(replace(attempt, slots=(), ended_at=ended_at, outcome=outcome, lost_s=lost_s), changes)
     number, failure = job.attempts, job.failure
     job.start_over()
     job.state = JobState.HELD if job.held_by else JobState.QUEUED
@@ -206,7 +207,8 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     job.queued_at = ended_at
     job.evidence = {"by": job.held_by, "job": job.id} if job.held_by else {}
     job.write(changes)
-    detail: dict[str, object] = {"attempt": number, "outcome": outcome, "lost_gpu_seconds": round(lost, 3)}
+    detail: dict[str, object] = {"attempt": number, "width": attempt.width, "outcome": outcome}
+    detail |= {"lost_gpu_seconds": round(lost, 3)}
     if asked is not None:
         detail |= {"cause": asked.cause, "to_width": asked.width}
     if outcome == "failed" and failure is not None:
@@ -227,14 +229,14 @@ def retry_later(world: World, job: LiveJob, now: float) -> None:
     world.timed.add(job.id)
 
 
-def lost_seconds(job: LiveJob, ended_at: float) -> float:
-    """Device-seconds of work that must be done again; none when it ended at its checkpoint."""
+def lost_time_s(job: LiveJob, ended_at: float) -> float:
+    """How much of the attempt's work must be done again; none when it ended at its checkpoint."""
     if job.durable_at is None:
         return 0.0
     left_in_order = job.yielded > 0 or job.has_only_succeeded
     if left_in_order and (_is_all_durable(job) or not _has_trained(job)):
         return 0.0
-    return job.devices * max(0.0, ended_at - job.durable_at)
+    return max(0.0, ended_at - job.durable_at)
 
 
 def _has_checkpoint_of_this_attempt(job: LiveJob) -> bool:

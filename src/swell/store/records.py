@@ -90,6 +90,8 @@ class AttemptRecord:
     placements: list[dict[str, Any]]  #: what it was given at its start; kept after the end
     resume: Resume = field(default_factory=lambda: Resume())
     asked: Asked | None = None  #: None: nobody asked it to give room back
+    slots_at: float | None = None  #: since when it holds these slots; None: since it was made
+    lost_s: float = 0.0  #: of its time: work that must be done again
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Select,
-    Table,
     bindparam,
     create_engine,
     delete,
@@ -24,13 +23,13 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DatabaseError
 
 from swell.errors import Conflict, NotFound, Unavailable
 from swell.model.job import ENDED, JobId, JobState
 from swell.model.reason import Code
+from swell.model.usage import Account, DayOfUse, Used
 from swell.store import tables
 from swell.store.disk import disk_trouble
 from swell.store.migrate import migrate
@@ -46,6 +45,8 @@ from swell.store.records import (
     slots_text,
     task_record,
 )
+from swell.store.upsert import upsert
+from swell.store.usage import add_usage, read_accounts, read_totals, read_usage, write_accounts
 from swell.store.writer import Writer
 
 ENDED_STATES = [str(state) for state in ENDED]
@@ -71,6 +72,8 @@ class Changes:
     attempts: list[AttemptRecord] = field(default_factory=list)
     tasks: list[TaskRecord] = field(default_factory=list)
     events: list[EventRecord] = field(default_factory=list)
+    usage: dict[tuple[str, str], Used] = field(default_factory=dict)  #: owner and day → what is added to it
+    accounts: dict[str, Account] = field(default_factory=dict)  #: owner → the new value
     generation: int | None = None  #: None: no action was planned
 
     def __bool__(self) -> bool:
@@ -87,6 +90,7 @@ class Store:
         self._reading = reading
         self._clock = clock
         self._listeners: list[Callable[[], None]] = []
+        self.on_commit: Callable[[float], None] = lambda _: None  #: how long one took, in seconds
         self._writer = Writer(writing, self._tell)
         self.id = self._writer.submit(_identity).result()
 
@@ -94,7 +98,8 @@ class Store:
         """Called after every commit, from the writer's thread; it must not block."""
         self._listeners.append(listener)
 
-    def _tell(self) -> None:
+    def _tell(self, seconds: float) -> None:
+        self.on_commit(seconds)
         for listener in self._listeners:
             listener()
 
@@ -180,11 +185,13 @@ class Store:
             values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns}
             statement = statement.values(version=tables.job.c.version + 1, **values)
             connection.execute(statement, [_bound(row) for row in group])
-        _upsert(connection, tables.attempt, [_attempt_row(record) for record in changes.attempts])
-        _upsert(connection, tables.task, [_task_row(record) for record in changes.tasks])
+        upsert(connection, tables.attempt, [_attempt_row(record) for record in changes.attempts])
+        upsert(connection, tables.task, [_task_row(record) for record in changes.tasks])
         self._write_events(connection, changes.events)
+        add_usage(connection, changes.usage)
+        write_accounts(connection, changes.accounts)
         if changes.generation is not None:
-            _upsert(connection, tables.meta, [{"key": "generation", "value": str(changes.generation)}])
+            upsert(connection, tables.meta, [{"key": "generation", "value": str(changes.generation)}])
 
     def _write_events(self, connection: Connection, events: Sequence[EventRecord]) -> None:
         if events:
@@ -251,6 +258,12 @@ class Store:
         grouped = select(tables.job.c.state, func.count()).group_by(tables.job.c.state)
         return {str(row[0]): int(row[1]) for row in self._rows(grouped)}
 
+    def waiting(self) -> dict[str, int]:
+        """How many jobs wait for each reason."""
+        waits = tables.job.c.state.in_([str(JobState.QUEUED), str(JobState.HELD)])
+        grouped = select(tables.job.c.reason_code, func.count()).where(waits).group_by(tables.job.c.reason_code)
+        return {str(row[0]): int(row[1]) for row in self._rows(grouped)}
+
     def ended_before(self, moment: float, limit: int) -> list[JobId]:
         old = select(tables.job.c.id).where(tables.job.c.ended_at < moment).order_by(tables.job.c.id).limit(limit)
         return [row[0] for row in self._rows(old)]
@@ -294,6 +307,20 @@ class Store:
     def lost_gpu_seconds(self) -> float:
         """Of all jobs that are remembered."""
         return float(self._rows(select(func.coalesce(func.sum(tables.job.c.lost_gpu_seconds), 0.0)))[0][0])
+
+    def usage(self, *, since: str) -> list[DayOfUse]:
+        """What attempts that have ended took since a day; it outlives its jobs."""
+        with self._reading.connect() as connection:
+            return read_usage(connection, since)
+
+    def usage_totals(self) -> dict[str, Used]:
+        with self._reading.connect() as connection:
+            return read_totals(connection)
+
+    def accounts(self) -> dict[str, Account]:
+        """What everybody has used, fading."""
+        with self._reading.connect() as connection:
+            return read_accounts(connection)
 
     def last_event_id(self) -> int:
         return int(self._rows(select(func.coalesce(func.max(tables.event.c.id), 0)))[0][0])
@@ -422,6 +449,8 @@ def _attempt_row(record: AttemptRecord) -> dict[str, Any]:
         "placements": json.dumps(record.placements),
         "resume": json.dumps(asdict(record.resume)),
         "asked": None if record.asked is None else json.dumps(record.asked.to_document()),
+        "slots_at": record.slots_at,
+        "lost_s": record.lost_s,
     }
 
 
@@ -450,13 +479,3 @@ def _event_row(record: EventRecord, now: float) -> dict[str, Any]:
         "detail": detail,
         "origin": record.origin,
     }
-
-
-def _upsert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        return
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table)
-    keys = [column.name for column in table.primary_key]
-    others = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=others), rows)

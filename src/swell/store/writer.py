@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -25,9 +26,9 @@ BATCH_MAX = 500  # keeps one transaction short; at 500 submissions a second a co
 class Writer:
     """Runs work in commits shared with whoever else waits."""
 
-    def __init__(self, engine: Engine, after_commit: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, after_commit: Callable[[float], None]) -> None:
         self._engine = engine
-        self._after_commit = after_commit
+        self._after_commit = after_commit  #: told how long it took, in seconds
         self._waiting: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -63,6 +64,7 @@ class Writer:
         return batch, False
 
     def _commit(self, batch: list[tuple[Work, Future[Any]]]) -> None:
+        began = time.perf_counter()
         try:
             outcomes = self._together(batch) or self._one_by_one(batch)
         except Exception as error:  # noqa: BLE001  the commit itself failed (disk full …): nobody's work is there
@@ -70,12 +72,13 @@ class Writer:
             for _, future in batch:
                 future.set_exception(problem)
             return
+        took_s = time.perf_counter() - began
         for (_, future), (result, failure) in zip(batch, outcomes, strict=True):
             if failure is not None:
                 future.set_exception(failure)
             else:
                 future.set_result(result)
-        self._after_commit()
+        self._after_commit(took_s)
 
     def _together(self, batch: list[tuple[Work, Future[Any]]]) -> list[Outcome]:
         """As if nothing could fail, which is nearly always so; empty: something did, and nothing was done."""

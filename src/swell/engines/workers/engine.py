@@ -85,12 +85,20 @@ class WorkersEngine:
     def observe(self) -> Observation:
         with self._mutex:
             tasks, self._tasks = self._tasks, []
-            silent = {node: self._monotonic() - worker.heard_at for node, worker in self._workers.items()}
-            silent = {node: seconds for node, seconds in silent.items() if seconds > SILENCE_S}
+            silent = {node: seconds for node, seconds in self._silences().items() if seconds > SILENCE_S}
             nodes = tuple(
                 replace(worker.node, is_reachable=node not in silent) for node, worker in sorted(self._workers.items())
             )
             return Observation(nodes, tuple(tasks), tuple(self._runs.values()), silent)
+
+    def silences(self) -> dict[NodeId, float]:
+        """Seconds since each worker was last heard of; a worker that waits for its answer is silent, too."""
+        with self._mutex:
+            return self._silences()
+
+    def _silences(self) -> dict[NodeId, float]:
+        now = self._monotonic()
+        return {node: now - worker.heard_at for node, worker in self._workers.items()}
 
     def start(self, launches: tuple[Launch, ...]) -> None:
         with self._mutex:

@@ -1,0 +1,108 @@
+"""Endpoint for use: GPU-hours by user and day, of what has ended and of what runs now.
+
+Everybody sees their own lines and what all together used; others' lines are for admins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field
+
+from swell.api.caller import Caller, caller_of
+from swell.api.services import Services
+from swell.api.wire import ERRORS, Json
+from swell.controller.accounting import day_of
+from swell.errors import Denied, Rejected
+from swell.model.usage import DayOfUse, Used
+
+DAYS_DEFAULT = 30
+DAYS_MAX = 36_500
+By = Literal["user", "day", "user,day"]
+
+
+class UsedOut(BaseModel):
+    gpu_hours: float = Field(description="held, whether busy or not; a share of a GPU by its part of the memory")
+    cpu_hours: float
+    lost_gpu_hours: float = Field(description="of these: work after the last checkpoint that had to be done again")
+    attempts: int = Field(description="that began then")
+
+
+class UsageLine(UsedOut):
+    user: str | None = Field(description="null: all that were asked for, by day")
+    day: str | None = Field(description="UTC; null: all days together")
+
+
+class UsageOut(BaseModel):
+    since: str
+    until: str
+    usage: list[UsageLine]
+    total: UsedOut = Field(description="of everybody")
+
+
+def usage_router(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1", tags=["usage"], responses=ERRORS)
+
+    @router.get("/usage", response_model=UsageOut)
+    async def usage(
+        caller: Annotated[Caller, Depends(caller_of)],
+        since: str | None = Query(None, description="first day, UTC, as in 2026-11-16", max_length=20),
+        days: int | None = Query(None, ge=1, le=DAYS_MAX, description=f"so many, today included; {DAYS_DEFAULT}"),
+        by: By = "user",
+        user: str | None = None,
+        all_users: bool = False,
+    ) -> Response:
+        """Own lines, another's, or everybody's; and the total of everybody."""
+        wanted = whose(caller, user, all_users=all_users)
+        now = services.now()
+        first = first_day(since, days, date.fromisoformat(day_of(now)))
+        found = await run_in_threadpool(services.controller.usage, since=first, now=now)
+        lines = grouped((one for one in found if wanted in (None, one.owner)), by)
+        total = sum((one.used for one in found), Used())
+        return Json({"since": first, "until": day_of(now), "usage": lines, "total": _document(total)})
+
+    return router
+
+
+def whose(caller: Caller, user: str | None, *, all_users: bool) -> str | None:
+    """Whose lines are shown; None: everybody's."""
+    if user is not None and all_users:
+        raise Rejected(f"both one user ({user}) and all users are asked for; leave one of them out")
+    wanted = None if all_users else user or caller.user
+    if wanted is None and caller.is_admin:
+        return None
+    if wanted is None or not caller.may_touch(wanted):
+        raise Denied(
+            f"what others used is for admins, and {caller.user} is none; "
+            "your own lines and the total of everybody are shown without -u and --all-users"
+        )
+    return wanted
+
+
+def first_day(since: str | None, days: int | None, today: date) -> str:
+    if since is not None and days is not None:
+        raise Rejected("both a first day and a number of days are given; leave one of them out")
+    if since is None:
+        return (today - timedelta(days=(days or DAYS_DEFAULT) - 1)).isoformat()
+    try:
+        return date.fromisoformat(since).isoformat()
+    except ValueError:
+        raise Rejected(f"{since!r} is not a day; write it as {today.isoformat()}") from None
+
+
+def grouped(found: Iterable[DayOfUse], by: By) -> list[dict[str, Any]]:
+    """By day, then user."""
+    sums: dict[tuple[str, str], Used] = {}
+    for one in found:
+        key = one.day if "day" in by else "", one.owner if "user" in by else ""
+        sums[key] = sums.get(key, Used()) + one.used
+    return [{"user": user or None, "day": day or None, **_document(sums[day, user])} for day, user in sorted(sums)]
+
+
+def _document(used: Used) -> dict[str, Any]:
+    hours = {"gpu_hours": used.gpu_s, "cpu_hours": used.cpu_s, "lost_gpu_hours": used.lost_gpu_s}
+    return {**{name: round(seconds / 3600, 6) for name, seconds in hours.items()}, "attempts": used.attempts}
