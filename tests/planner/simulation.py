@@ -13,7 +13,7 @@ from itertools import count
 
 from swell.model.cluster import Device, Node
 from swell.model.job import JobId, JobState, ResizeMode
-from swell.model.plan import JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start
+from swell.model.plan import JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Standing, Start
 from swell.model.profile import Training
 from swell.model.resources import Resources
 
@@ -66,6 +66,7 @@ class Story:
     arrivals: tuple[Arrival, ...]
     outages: tuple[Outage, ...] = ()
     intrusions: tuple[Intrusion, ...] = ()
+    users: tuple[tuple[str, Standing], ...] = ()
     lags_s: tuple[float, ...] = (0.0,)  #: taken in turn by everything that is seen later than it happens
 
     @property
@@ -122,7 +123,8 @@ class Simulation:
             replace(node, is_reachable=node.id not in lost, devices=self._used_devices(node))
             for node in self.story.nodes
         )
-        return Snapshot(self.now, nodes, tuple(live.job for live in self._live.values()))
+        jobs = tuple(live.job for live in self._live.values())
+        return Snapshot(self.now, nodes, jobs, users=dict(self.story.users))
 
     def _used_devices(self, node: Node) -> tuple[Device, ...]:
         used = {
@@ -331,4 +333,4 @@ def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:
             jobs[action.job] = replace(job, yielding=width, state=state)
             if action.room_for is not None:
                 jobs[action.room_for] = as_reserved(jobs[action.room_for], snapshot.now)
-    return Snapshot(snapshot.now, snapshot.nodes, tuple(jobs.values()), snapshot.arrivals)
+    return replace(snapshot, jobs=tuple(jobs.values()))

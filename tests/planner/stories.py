@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from swell.model.cluster import Device, Node
 from swell.model.job import Dimension, JobState, ResizeMode
-from swell.model.plan import JobView, Shape
+from swell.model.plan import JobView, Shape, Standing
 from swell.model.resources import Resources
 
 from .simulation import Arrival, Intrusion, Outage, Story, Trainee
@@ -119,11 +119,16 @@ def training_stories(draw: st.DrawFn) -> Story:
     )
     numbers = range(1, 1 + draw(st.integers(3, 9)))
     lags = tuple(draw(st.lists(st.sampled_from((0.0, 0.0, 1.0, 7.0)), min_size=1, max_size=4)))
-    return Story(nodes, tuple(draw(_training_arrivals(number)) for number in numbers), lags_s=lags)
+    users = (("anna", draw(LIMITED)),)
+    return Story(nodes, tuple(draw(_training_arrivals(number)) for number in numbers), users=users, lags_s=lags)
+
+
+LIMITED = st.builds(Standing, gpus_max=st.sampled_from((None, 3, 4)))
 
 
 @st.composite
 def _training_arrivals(draw: st.DrawFn, number: int) -> Arrival:
+    user = draw(st.sampled_from(("", "", "anna", "ben")))
     low = draw(st.sampled_from((1, 1, 2, 3)))
     high, priority = low + draw(st.sampled_from((0, 1, 3))), draw(st.sampled_from((0, 0, 0, 5, 9)))
     if draw(st.booleans()):
@@ -131,10 +136,18 @@ def _training_arrivals(draw: st.DrawFn, number: int) -> Arrival:
     else:
         shape = Shape(((Resources(1000, 0, 1), low),), Dimension.TASKS, low, high, is_array=False, time_limit_s=None)
     mode = draw(st.sampled_from((*ResizeMode, ResizeMode.AT_CHECKPOINT, ResizeMode.AT_CHECKPOINT)))
-    job = JobView(number, shape, priority, JobState.QUEUED, mode=mode)
+    estimate_s = draw(st.sampled_from((None, None, None, 30.0)))
+    job = JobView(number, shape, priority, JobState.QUEUED, mode=mode, user=user, estimate_s=estimate_s)
     return Arrival(draw(st.sampled_from((0.0, 0.0, 20.0, 60.0, 130.0, 300.0))), job, (), draw(trainees(job.mode)))
 
 
+USERS = ("anna", "ben", "cleo")
+STANDINGS = st.builds(
+    Standing,
+    used_gpu_s=st.sampled_from((0.0, 0.0, 1000.0, 50000.0)),
+    gpus_max=st.sampled_from((None, None, 2, 3)),
+    running_max=st.sampled_from((None, None, 2)),
+)
 SHARES_MIB = (1000, 2048, 4096, 6000, 9000, 20000)
 WHOLE_OR_SHARED = st.sampled_from(((0, 0), (1, 0), (2, 0), (1, 10000))) | st.tuples(
     st.just(0), st.sampled_from(SHARES_MIB)
@@ -148,7 +161,9 @@ def sharing_stories(draw: st.DrawFn) -> Story:
     numbers = range(1, 1 + draw(st.integers(4, 12)))
     intrusions = tuple(draw(st.lists(_intrusions(nodes), max_size=3, unique_by=lambda one: (one.node, one.device))))
     lags = tuple(draw(st.lists(st.sampled_from(LAGS_S), min_size=1, max_size=4)))
-    return Story(nodes, tuple(draw(_sharing_arrivals(n)) for n in numbers), intrusions=intrusions, lags_s=lags)
+    arrivals = tuple(draw(_sharing_arrivals(n)) for n in numbers)
+    users = tuple((user, draw(STANDINGS)) for user in USERS)
+    return Story(nodes, arrivals, intrusions=intrusions, users=users, lags_s=lags)
 
 
 @st.composite
@@ -175,7 +190,8 @@ def _sharing_arrivals(draw: st.DrawFn, number: int) -> Arrival:
         ((task, 1 if is_array else width),), Dimension.TASKS, 1 if is_array else width, width, is_array, limit
     )
     tasks = draw(st.integers(1, 6)) if is_array else 1
-    job = JobView(number, shape, draw(st.integers(0, 1)), JobState.QUEUED, unfinished=tasks)
+    user = draw(st.sampled_from(USERS))
+    job = JobView(number, shape, draw(st.integers(0, 1)), JobState.QUEUED, unfinished=tasks, user=user)
     lasts = tuple(
         draw(st.lists(st.sampled_from([s for s in LASTS_S if limit is None or s <= limit]), min_size=1, max_size=2))
     )

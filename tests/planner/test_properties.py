@@ -20,7 +20,7 @@ from swell.model.plan import JobView, Plan, Resize, Snapshot, Start
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import check_plan, make_plan
-from swell.planner.plan import line_up
+from swell.planner.rank import line_up
 
 from .simulation import Simulation, Story, applied
 from .stories import punctual_stories, stories, training_stories
@@ -88,7 +88,7 @@ def assert_nothing_is_promised_twice(snapshot: Snapshot) -> None:
 
 def waiting(snapshot: Snapshot) -> list[JobView]:
     """In the order in which they are served."""
-    return [job for job in line_up(snapshot.jobs) if job.state is JobState.QUEUED]
+    return [job for job in line_up(snapshot) if job.state is JobState.QUEUED]
 
 
 def starting(plan: Plan) -> dict[int, Start]:

@@ -58,8 +58,8 @@ def test_no_other_combination_is_worth_more(crowd: list[Contender], spare: int):
     assert found.keys() == {one.job for one in crowd}
     left = spare - sum(extra(one, found[one.job]) for one in crowd if one.fixed is not None)
     assert left >= 0
-    free_ones = sorted((one for one in crowd if one.fixed is None), key=lambda one: -one.priority)
-    for _, members in groupby(free_ones, key=lambda one: one.priority):
+    free_ones = sorted((one for one in crowd if one.fixed is None), key=lambda one: -one.rank)
+    for _, members in groupby(free_ones, key=lambda one: one.rank):
         group = list(members)
         got = sum(worth(one, found[one.job], priced) for one in group)
         assert got == pytest.approx(tried(group, left, priced))
@@ -70,7 +70,7 @@ def test_no_other_combination_is_worth_more(crowd: list[Contender], spare: int):
 @given(crowds(), st.integers(0, 12))
 def test_a_decided_width_is_given_or_the_nearest_below_it(crowd: list[Contender], spare: int):
     found = share_out(crowd, spare)
-    for one in sorted(crowd, key=lambda one: (-one.priority, one.job)):
+    for one in sorted(crowd, key=lambda one: (-one.rank, one.job)):
         if one.fixed is not None:
             fitting = [o.width for o in one.options if o.width <= one.fixed and extra(one, o.width) <= spare]
             assert found[one.job] == max(fitting)

@@ -6,17 +6,19 @@ The counting here shares nothing with the planner's.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from swell.model.cluster import Node
-from swell.model.plan import JobView, Plan, Slot, Snapshot, Start
+from swell.model.plan import JobView, Plan, Slot, Snapshot, Standing, Start
 from swell.model.reason import Code
 from swell.planner import check_plan, make_plan
+from swell.planner.rank import line_up
 
 from .simulation import Story, applied
-from .stories import sharing_stories
+from .stories import sharing_stories, training_stories
 from .test_properties import played, starting, waiting
 
 
@@ -68,6 +70,37 @@ def fits(job: JobView, snapshot: Snapshot, *, is_empty: bool) -> bool:
     return sum(copies(job, snapshot, node, is_empty=is_empty) for node in snapshot.nodes) >= count
 
 
+def gpus(slot: Slot, snapshot: Snapshot) -> float:
+    largest_mib = max(device.memory_mib for node in snapshot.nodes for device in node.devices)
+    return slot.resources.gpu_memory_mib / largest_mib if slot.resources.is_share else slot.resources.gpus
+
+
+def holds(user: str, snapshot: Snapshot) -> tuple[float, int]:
+    mine = [job for job in snapshot.jobs if job.user == user and job.slots]
+    return sum(gpus(slot, snapshot) for job in mine for slot in job.slots), len(mine)
+
+
+def may_start(job: JobView, snapshot: Snapshot) -> bool:
+    limit = snapshot.users.get(job.user, Standing())
+    held, running = holds(job.user, snapshot)
+    ((task, count),) = job.shape.tasks_at(1 if job.shape.is_array else job.shape.width_min)
+    wants = count * gpus(Slot(0, "", task), snapshot)
+    if limit.running_max is not None and running >= limit.running_max:
+        return False
+    return not wants or limit.gpus_max is None or held + wants <= limit.gpus_max + 1e-9
+
+
+@given(sharing_stories() | training_stories())
+def test_nobody_is_given_more_than_they_may_hold(story: Story):
+    for _, snapshot, plan in played(story):
+        after = applied(snapshot, plan)
+        for user, limit in snapshot.users.items():
+            before, (held, running) = holds(user, snapshot), holds(user, after)
+            if (held, running) != before:
+                assert limit.gpus_max is None or held <= max(limit.gpus_max, before[0]) + 1e-9
+                assert limit.running_max is None or running <= limit.running_max
+
+
 @given(sharing_stories())
 def test_no_gpu_is_promised_beyond_its_memory(story: Story):
     for _, snapshot, plan in played(story):
@@ -100,9 +133,8 @@ def test_every_job_that_waits_has_one_reason_and_it_is_true(story: Story):
 def test_the_first_in_line_starts_when_it_fits(story: Story):
     for _, snapshot, plan in played(story):
         for job in waiting(snapshot)[:1]:
-            arrays = [one for one in snapshot.jobs if one.shape.is_array and one.slots]
-            is_first = all((-job.priority, job.id) < (-array.priority, array.id) for array in arrays)
-            if is_first and fits(job, snapshot, is_empty=False):
+            is_first = line_up(snapshot)[0].id == job.id
+            if is_first and fits(job, snapshot, is_empty=False) and may_start(job, snapshot):
                 assert job.id in starting(plan)
 
 
@@ -118,14 +150,17 @@ def test_the_order_of_jobs_nodes_and_devices_does_not_matter(story: Story, seed:
     for _, snapshot, plan in played(story):
         jobs = tuple(chance.sample(snapshot.jobs, len(snapshot.jobs)))
         nodes = tuple(chance.sample(snapshot.nodes, len(snapshot.nodes)))
-        assert make_plan(Snapshot(snapshot.now, nodes, jobs, snapshot.arrivals)) == plan
+        assert make_plan(replace(snapshot, nodes=nodes, jobs=jobs)) == plan
 
 
 @given(sharing_stories())
 def test_every_job_that_can_run_ends(story: Story):
     *_, (simulation, snapshot, _) = played(story)
     left = {job.id for job in snapshot.jobs}
-    can_run = {one.job.id for one in story.arrivals if fits(one.job, snapshot, is_empty=True)}
+    alone = replace(snapshot, jobs=())
+    can_run = {
+        one.job.id for one in story.arrivals if fits(one.job, alone, is_empty=True) and may_start(one.job, alone)
+    }
     assert simulation.ended.keys() >= can_run
     assert left.isdisjoint(can_run)
 

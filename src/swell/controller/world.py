@@ -117,6 +117,7 @@ class LiveJob:
                 reserved_at=self.reserved_at,
                 waits_for=tuple(after.job for after in self.after),
                 not_before=self.retry_at,
+                user=self.owner,
             )
         return self._view
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -91,6 +91,15 @@ class JobView:
         return self.started_at + self.left_s
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the planner may know of a user."""
+
+    used_gpu_s: float = 0.0  #: lately; fades
+    gpus_max: int | None = None  #: at once; None: no limit
+    running_max: int | None = None  #: jobs at once; None: no limit
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Everything the planner may know. Order never matters: it sorts for itself."""
@@ -99,6 +108,7 @@ class Snapshot:
     nodes: tuple[Node, ...]
     jobs: tuple[JobView, ...]  #: all that have not ended
     arrivals: tuple[float, ...] = ()  #: when the last few jobs were submitted, oldest first
+    users: Mapping[str, Standing] = field(default_factory=dict)  #: whoever is missing has used nothing and has no limit
 
     @cached_property
     def nodes_by_id(self) -> dict[NodeId, Node]:
@@ -112,6 +122,11 @@ class Snapshot:
     def holding(self) -> tuple[JobView, ...]:
         """Those that hold room: few, beside the many that may wait."""
         return tuple([job for job in self.jobs if job.slots])
+
+    @cached_property
+    def card_mib(self) -> int:
+        """Memory of the largest GPU: what a share is compared with where no GPU is chosen yet."""
+        return max((device.memory_mib for node in self.nodes for device in node.devices), default=0)
 
     def held(self) -> Iterator[tuple[JobView, Slot]]:
         return ((job, slot) for job in self.holding for slot in job.slots)

@@ -31,6 +31,9 @@ class Code(StrEnum):
     WAITING_TO_RETRY = "WaitingToRetry"  # it failed a moment ago and is tried again soon
     CANNOT_RUN_HERE = "CannotRunHere"  # it wants more than exists; waiting will not help
     NO_WORKER = "NoWorker"  # no machine has offered itself yet
+    USER_LIMIT = "UserLimit"  # its owner holds as much as they may
+    OVER_ESTIMATE = "OverEstimate"  # it ran longer than its estimate, so others of its priority go first
+    FAIR_SHARE = "FairShare"  # others who have used less lately go first
     WAITING_FOR_ROOM = "WaitingForRoom"  # it would fit on an empty machine; others hold the room
     WAITING_IN_LINE = "WaitingInLine"  # it would fit now, but would delay one that stands before it
     NOT_YET_PLANNED = "NotYetPlanned"  # accepted a moment ago

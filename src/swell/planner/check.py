@@ -24,26 +24,31 @@ def check_plan(snapshot: Snapshot, plan: Plan) -> None:
     holds = {job.id: job.slots for job in snapshot.jobs if job.slots}
     added: list[Slot] = []
     touched: set[JobId] = set()
+    growing: set[str] = set()
     for action in plan.actions:
         _require(action.job in jobs, f"an action for job {action.job}, which is not in the snapshot")
         _require(action.job not in touched, f"two actions for job {action.job}")
         touched.add(action.job)
-        added += _check_action(jobs, action)
+        new = _check_action(jobs, action, snapshot.now)
+        added += new
+        if new:
+            growing.add(jobs[action.job].user)
         if isinstance(action, Start | SetSlots):  # whoever yields holds what it has until it has been seen to stop
             holds[action.job] = action.slots
     _check_added(snapshot, added)
     _check_capacity(snapshot, holds.values(), added)
+    _check_limits(snapshot, holds, growing)
     _check_verdicts(snapshot, plan)
 
 
-def _check_action(jobs: dict[JobId, JobView], action: Action) -> list[Slot]:
+def _check_action(jobs: dict[JobId, JobView], action: Action, now: float) -> list[Slot]:
     """The slots it adds."""
     job = jobs[action.job]
     if isinstance(action, Start):
         _check_start(job, action)
         return list(action.slots)
     if isinstance(action, Resize | Preempt):
-        _check_yield(job, action, jobs)
+        _check_yield(job, action, jobs, now)
         return []
     _check_slots(job, action)
     known = {slot.number for slot in job.slots}
@@ -65,7 +70,7 @@ def _check_start(job: JobView, start: Start) -> None:
     _require(numbers == list(range(len(wanted))), f"job {job.id}: ranks are not 0..{len(wanted) - 1}")
 
 
-def _check_yield(job: JobView, action: Resize | Preempt, jobs: dict[JobId, JobView]) -> None:
+def _check_yield(job: JobView, action: Resize | Preempt, jobs: dict[JobId, JobView], now: float) -> None:
     who = f"job {job.id}"
     _require(job.state is JobState.RUNNING and bool(job.slots), f"{who} is {job.state} and cannot give room back")
     _require(job.yielding is None, f"{who} is asked twice to give room back")
@@ -79,7 +84,20 @@ def _check_yield(job: JobView, action: Resize | Preempt, jobs: dict[JobId, JobVi
         _require(in_range, f"{who}: width {action.width} from {job.width}, range {shape.width_min}..{shape.width_max}")
         return
     above = jobs.get(action.room_for)
-    _require(above is not None and above.priority > job.priority, f"{who} is preempted for one that is not above it")
+    _require(above is not None and _is_above(above, job, now), f"{who} is preempted for one that is not above it")
+
+
+def _is_above(one: JobView, other: JobView, now: float) -> bool:
+    if one.priority != other.priority:
+        return one.priority > other.priority
+    return _has_overrun(other, now) and not _has_overrun(one, now)
+
+
+def _has_overrun(job: JobView, now: float) -> bool:
+    """Longer than its user said, and nothing better is known."""
+    ran_s = job.used_s + (now - job.started_at if job.started_at is not None else 0.0)
+    is_measured = job.training is not None and job.training.left is not None
+    return job.estimate_s is not None and not is_measured and ran_s > job.estimate_s
 
 
 def _check_slots(job: JobView, change: SetSlots) -> None:
@@ -158,6 +176,18 @@ def _check_device(node: Node, device: Device, holders: list[Slot]) -> None:
         _require(device.outsiders_mib == 0, f"{who} is promised whole, and outsiders use it")
     promised = sum(slot.resources.gpu_memory_mib for slot in holders if not slot.resources.gpus)
     _require(promised <= device.memory_mib - device.outsiders_mib, f"{who}: its memory is promised beyond its size")
+
+
+def _check_limits(snapshot: Snapshot, holds: dict[JobId, tuple[Slot, ...]], users: set[str]) -> None:
+    """Of those who were given more: nobody holds more than they may."""
+    card_mib = max([1, *(device.memory_mib for node in snapshot.nodes for device in node.devices)])
+    for user in users & snapshot.users.keys():
+        limit = snapshot.users[user]
+        mine = [slots for job, slots in holds.items() if snapshot.jobs_by_id[job].user == user and slots]
+        sizes = [slot.resources for slots in mine for slot in slots]
+        gpus = sum(one.gpus or one.gpu_memory_mib / card_mib for one in sizes)
+        _require(limit.gpus_max is None or gpus <= limit.gpus_max + 1e-6, f"{user} holds more GPUs than they may")
+        _require(limit.running_max is None or len(mine) <= limit.running_max, f"{user} runs more jobs than they may")
 
 
 def _check_verdicts(snapshot: Snapshot, plan: Plan) -> None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from swell.model.job import JobId, JobState
-from swell.model.plan import ENDLESS, JobView, Snapshot, Verdict
+from swell.model.plan import ENDLESS, JobView, Snapshot, Standing, Verdict
 from swell.model.reason import Code, Evidence, Reason
 from swell.model.resources import NOTHING, Resources
 from swell.planner.place import foreign_gpus, held_gpus
+from swell.planner.rank import gpus_of
 from swell.planner.room import Groups, Room, size, taken
 from swell.planner.size import least
 
@@ -244,6 +245,48 @@ def _waiting_in_line(case: _Case) -> Reason:
     return Reason(Code.WAITING_IN_LINE, message, case.evidence() | {"behind": behind}, following)
 
 
+def _user_limit(case: _Case) -> Reason:
+    user, standing = case.job.user, case.snapshot.users.get(case.job.user, Standing())
+    mine = [job for job in case.snapshot.holding if job.user == user]
+    card_mib = case.snapshot.card_mib
+    gpus = sum(gpus_of(slot.resources, card_mib) for job in mine for slot in job.slots)
+    wants = sum(count * gpus_of(resources, card_mib) for resources, count in case.groups)
+    evidence: Evidence = {"user": user, "gpus": gpus, "gpus_max": standing.gpus_max}
+    evidence |= {"running": len(mine), "running_max": standing.running_max}
+    if standing.gpus_max is not None and wants > standing.gpus_max:
+        message = f"it wants {case.wants}, but {user} may hold at most {standing.gpus_max} GPUs; waiting will not help"
+        return Reason(Code.USER_LIMIT, message, evidence, f"submit it again with --gpus {standing.gpus_max} or less")
+    held = [f"{gpus:g} of at most {standing.gpus_max} GPUs"] if standing.gpus_max is not None else []
+    held += [f"{len(mine)} of at most {standing.running_max} running jobs"] if standing.running_max is not None else []
+    message = f"it wants {case.wants}; {user} holds {' and '.join(held)}"
+    return Reason(Code.USER_LIMIT, message, evidence, "nothing to do: it starts when one of your jobs has ended")
+
+
+def _over_estimate(case: _Case) -> Reason:
+    used_s, estimate_s = case.job.used_s, case.job.estimate_s or 0.0
+    room = _waiting_for_room(case)
+    message = (
+        f"it has run for {used_s / 3600:.1f} h, longer than its estimate of {estimate_s / 3600:.1f} h, "
+        f"so others of its priority go first; {room.message}"
+    )
+    evidence = room.evidence | {"ran_s": used_s, "estimate_s": estimate_s}
+    return Reason(
+        Code.OVER_ESTIMATE, message, evidence, "nothing to do: its turn comes; give a better --hours next time"
+    )
+
+
+def _fair_share(case: _Case) -> Reason:
+    behind, user = case.verdict.behind, case.job.user
+    ahead = case.snapshot.jobs_by_id.get(behind or 0, case.job)
+    used = {one: case.snapshot.users.get(one, Standing()).used_gpu_s / 3600 for one in (user, ahead.user)}
+    message = (
+        f"it wants {case.wants}; job {behind} of {ahead.user} is served before it: {ahead.user} has used "
+        f"{used[ahead.user]:.1f} GPU-hours lately and {user} {used[user]:.1f}, and what stands in line counts, too"
+    )
+    evidence = case.evidence() | {"behind": behind, "used_gpu_hours": used[user]}
+    return Reason(Code.FAIR_SHARE, message, evidence, "nothing to do: its turn comes")
+
+
 def _not_yet_planned(_: _Case) -> Reason:
     message = "it was accepted a moment ago and is looked at next"
     return Reason(Code.NOT_YET_PLANNED, message, {}, "nothing to do")
@@ -280,6 +323,9 @@ _WAITING: dict[Code, Callable[[_Case], Reason]] = {
     Code.CANNOT_RUN_HERE: _cannot_run_here,
     Code.NO_WORKER: _no_worker,
     Code.WORKER_UNREACHABLE: _unreachable,
+    Code.USER_LIMIT: _user_limit,
+    Code.OVER_ESTIMATE: _over_estimate,
+    Code.FAIR_SHARE: _fair_share,
     Code.WAITING_FOR_ROOM: _waiting_for_room,
     Code.WAITING_IN_LINE: _waiting_in_line,
     Code.NOT_YET_PLANNED: _not_yet_planned,

@@ -32,6 +32,8 @@ from swell.model.reason import Code
 from swell.planner.place import Devices, foreign_gpus, held_gpus, place
 from swell.planner.preempt import can_be_preempted, can_yield, choose_victims, deadline_s, resumes
 from swell.planner.price import quietness
+from swell.planner.quota import Sheet
+from swell.planner.rank import is_late, line_up, may_change_slots, rank
 from swell.planner.reserve import Holder, Reservation, reserve
 from swell.planner.resize import Seat, is_there, least_places, widths
 from swell.planner.room import Places, Room, common, find, taken
@@ -44,34 +46,9 @@ def make_plan(snapshot: Snapshot) -> Plan:
         waiting = (job for job in snapshot.jobs if job.state is JobState.QUEUED)
         return Plan((), {job.id: Verdict(Code.NO_WORKER) for job in waiting})
     walk = _Walk(snapshot)
-    for job in line_up(snapshot.jobs):
+    for job in line_up(snapshot):
         walk.visit(job)
     return walk.finish()
-
-
-def line_up(jobs: tuple[JobView, ...]) -> list[JobView]:
-    """Those that want something, in the order in which they are served."""
-    wanting = [job for job in jobs if job.state is JobState.QUEUED or _may_change_slots(job)]
-    wanting.sort(key=attrgetter("id"))
-    wanting.sort(key=attrgetter("priority"), reverse=True)  # stable: two plain keys are faster than a pair
-    for job in [job for job in wanting if job.reserved_at is not None and job.state is JobState.QUEUED]:
-        _bring_forward(job, wanting)
-    return wanting
-
-
-def _bring_forward(reserved: JobView, line: list[JobView]) -> None:
-    """Whoever began to wait after room was promised to it, donors included, stands behind it."""
-    assert reserved.reserved_at is not None
-    place = line.index(reserved)
-    for n, job in enumerate(line[:place]):
-        is_late = job.state is JobState.QUEUED and job.lined_up_at > reserved.reserved_at
-        if is_late and job.priority == reserved.priority:
-            line.insert(n, line.pop(place))
-            return
-
-
-def _may_change_slots(job: JobView) -> bool:
-    return job.shape.is_array and (job.state is JobState.STARTING or job.state is JobState.RUNNING)
 
 
 class _Walk:
@@ -91,6 +68,8 @@ class _Walk:
         self.elastic: dict[JobId, JobView] = {}  # those of them whose width may change, or is about to
         self.victims: dict[JobId, tuple[JobView, JobId]] = {}  # and those that lose their place, and to whom
         self.claimer: JobId | None = None  # the first for whom others make room
+        self.held = Sheet(snapshot)  # what users hold at this moment
+        self.kept = Sheet(snapshot)  # and what they keep in `line`
         for job in snapshot.holding:
             self._enter(job)
         self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
@@ -107,13 +86,15 @@ class _Walk:
     def _enter(self, job: JobView) -> None:
         places = taken(job.slots)
         self.free.take(places)
-        if _may_change_slots(job) or job.yielding == 0:
+        self.held.add(job, places)
+        if may_change_slots(job) or job.yielding == 0:
             return
         if job.shape.is_elastic and resumes(job) and self._can_be_counted_on(job):
             self.elastic[job.id] = job
             places = least_places(job)
         self.seats[job.id] = places
         self.line.take(places)
+        self.kept.add(job, places)
         self._hold(job, places)
 
     def _can_be_counted_on(self, job: JobView) -> bool:
@@ -134,9 +115,30 @@ class _Walk:
         shape = id(job.shape)
         verdict = self.refused.get(shape) or self.passed_over.get(shape)
         if verdict is not None:
-            self.verdicts[job.id] = verdict
+            self.verdicts[job.id] = self._told(job, verdict)
+        elif not self.kept.allows(job, least(job.shape)):
+            self.verdicts[job.id] = self._told(job, self._verdict(job))
         else:
             self._visit_waiting(job)
+
+    def _told(self, job: JobView, verdict: Verdict) -> Verdict:
+        """The reason behind the reason: why others stand before it."""
+        if verdict.code not in (Code.WAITING_FOR_ROOM, Code.WAITING_IN_LINE):
+            return verdict
+        if not self._may_start(job):
+            return Verdict(Code.USER_LIMIT)
+        if is_late(job, self.snapshot.now):
+            return replace(verdict, code=Code.OVER_ESTIMATE)
+        ahead = None if verdict.behind is None else self.snapshot.jobs_by_id[verdict.behind]
+        is_overtaken = ahead is not None and ahead.user != job.user and ahead.id > job.id
+        if is_overtaken and ahead is not None and ahead.priority == job.priority:
+            return replace(verdict, code=Code.FAIR_SHARE)
+        return verdict
+
+    def _may_start(self, job: JobView) -> bool:
+        """Do its user's limits allow it at this moment?"""
+        groups = least(job.shape)
+        return self.held.allows(job, groups) and self.kept.allows(job, groups)
 
     def _hold(self, job: JobView, places: Places) -> None:
         self.holders.append(Holder.of(job, places, self.snapshot.now))
@@ -154,12 +156,13 @@ class _Walk:
     # -- waiting jobs ------------------------------------------------------------------------------------
 
     def _visit_waiting(self, job: JobView) -> None:
-        places = seat(job, (self.spare, *self._after(job)))
+        places = seat(job, (self.spare, *self._after(job))) if self.held.allows(job, least(job.shape)) else None
         if places is None:
             self._refuse(job)
         elif job.shape.is_array:
             node = places[0].node
-            added = self._add_slots(job, node, most(job))
+            wanted = self._allowed(job, most(job))
+            added = self._add_slots(job, node, wanted)
             self.starts.append((job, added))
             self._claim_more(job, node, most(job) - len(added))
         else:
@@ -170,10 +173,13 @@ class _Walk:
         for room in (self.free, self.spare, self.line, *self._after(job)):
             room.take(places)
         self._hold(job, places)
+        for sheet in (self.held, self.kept):
+            sheet.add(job, places, is_new=not job.slots)
         self.passed_over.clear()
 
     def _refuse(self, job: JobView) -> None:
-        verdict = self.verdicts[job.id] = self._verdict(job)
+        verdict = self._verdict(job)
+        self.verdicts[job.id] = self._told(job, verdict)
         can_wait = verdict.code in (Code.WAITING_FOR_ROOM, Code.WAITING_IN_LINE)
         if can_wait and self._wait(job):
             return  # the next of its shape may get a claim as well
@@ -215,10 +221,11 @@ class _Walk:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
+        self.kept.add(job, places, is_new=not job.slots)
 
     def _can_start_after_all(self, job: JobView) -> bool:
         """What its victims give back serves the one before it, so what is free now is there for this one."""
-        places = seat(job, (self.spare, *self._after(job)))
+        places = seat(job, (self.spare, *self._after(job))) if self._may_start(job) else None
         if places is None:
             return False
         del self.verdicts[job.id]
@@ -232,7 +239,7 @@ class _Walk:
         candidates = [
             (victim, self.seats[victim.id])
             for victim in self.snapshot.holding
-            if victim.priority < job.priority and victim.id in self.seats and can_be_preempted(victim, now)
+            if rank(victim, now) < rank(job, now) and victim.id in self.seats and can_be_preempted(victim, now)
         ]
         chosen = choose_victims(least(job.shape), self._claimable(), candidates, now) if candidates else None
         if chosen is None:
@@ -243,6 +250,7 @@ class _Walk:
             self.elastic.pop(victim.id, None)
             for room in self._claimable():
                 room.give(self.seats[victim.id])
+            self.kept.remove(victim, self.seats[victim.id])
             del self.seats[victim.id]
         gone = {victim.id for victim in victims}
         self.holders = [holder for holder in self.holders if holder.place_in_line[1] not in gone]
@@ -259,10 +267,12 @@ class _Walk:
         if not job.slots:
             return
         kept = tuple(self._keep(job, slot) for slot in job.slots)
-        self._hold(job, taken(slot for slot in kept if not slot.is_draining))
+        working = taken(slot for slot in kept if not slot.is_draining)
+        self._hold(job, working)
+        self.kept.add(job, working)
         node = kept[0].node
         missing = most(job) - len(kept)
-        added = self._add_slots(job, node, missing)
+        added = self._add_slots(job, node, self._allowed(job, missing))
         self._claim_more(job, node, missing - len(added))
         if added or kept != job.slots:
             self.changes.append((job, kept, added))
@@ -277,6 +287,9 @@ class _Walk:
             room.take(taken((slot,)))
         return slot
 
+    def _allowed(self, job: JobView, wanted: int) -> int:
+        return int(min(wanted, self.held.copies(job), self.kept.copies(job)))
+
     def _add_slots(self, job: JobView, node: NodeId, wanted: int) -> Places:
         """Further slots on the node it is on."""
         places = self._copies(job, node, wanted, (self.spare, *self._after(job)))
@@ -285,7 +298,7 @@ class _Walk:
         return places
 
     def _claim_more(self, job: JobView, node: NodeId, wanted: int) -> None:
-        places = self._copies(job, node, wanted, self._claimable())
+        places = self._copies(job, node, int(min(wanted, self.kept.copies(job))), self._claimable())
         if places:
             self._claim(job, places)
             self._stand_in_front(job)
@@ -316,7 +329,7 @@ class _Walk:
         sizes: dict[JobId, int] = {}
         starting = [Seat(job, places) for job, places in self.starts if job.shape.is_elastic]
         if starting:
-            sizes = widths([*self._seated(), *starting], self.line, self.snapshot.now, quiet)
+            sizes = self._widths([*self._seated(), *starting], quiet)
         return [self._begin(job, places, sizes.get(job.id, job.shape.width_min)) for job, places in self.starts]
 
     def _begin(self, job: JobView, seat: Places, width: int) -> Start:
@@ -339,6 +352,11 @@ class _Walk:
         self.line.give(places)
         self.line.take(self.seats[job.id])
 
+    def _widths(self, seats: list[Seat], quiet: float) -> dict[JobId, int]:
+        limited = {seat.job.user for seat in seats} & self.snapshot.users.keys()
+        more = {user: self.kept.spare_gpus(user) for user in limited}
+        return widths(seats, self.line, self.snapshot.now, quiet, more)
+
     def _seated(self) -> list[Seat]:
         return [
             Seat(job, self.seats[job.id], is_fixed=not can_yield(job, self.snapshot.now))
@@ -348,7 +366,7 @@ class _Walk:
     def _resize_all(self, quiet: float) -> list[Action]:
         if not self.elastic:
             return []
-        sizes = widths(self._seated(), self.line, self.snapshot.now, quiet)
+        sizes = self._widths(self._seated(), quiet)
         movable = [job for job in self.elastic.values() if can_yield(job, self.snapshot.now)]
         changing = [job for job in movable if sizes[job.id] != job.width]
         return [

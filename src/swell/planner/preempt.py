@@ -4,8 +4,8 @@ A job is asked only if it loses nothing by it, or said that it does not mind: it
 on from the next one; or its spec says `immediate`. One that never reported a checkpoint is not counted on, so it
 blocks nobody who could be helped by others.
 
-Elastic jobs give what they hold above their least width to anybody. Only a job of higher priority takes the
-rest: victims are those of the lowest priority for whom it costs least, work lost plus restart, in device-seconds.
+Elastic jobs give what they hold above their least width to anybody. Only a job of higher rank (rank.py) takes the
+rest: victims are those of the lowest rank for whom it costs least, work lost plus restart, in device-seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from swell.model.job import JobState, ResizeMode
 from swell.model.plan import JobView
 from swell.planner.price import PREEMPT_AFTER_RESTARTS, lost_s, restart_s
+from swell.planner.rank import rank
 from swell.planner.room import Groups, Places, Room, find
 
 DEADLINE_S_MIN = 60.0  # short epochs vary; nobody is killed for being a few seconds late
@@ -76,7 +77,7 @@ def choose_victims(
     """
     trial = [room.copy() for room in rooms]
     taken: list[tuple[JobView, Places]] = []
-    for victim, places in sorted(candidates, key=lambda one: (one[0].priority, _cost(one[0], now), -one[0].id)):
+    for victim, places in sorted(candidates, key=lambda one: (rank(one[0], now), _cost(one[0], now), -one[0].id)):
         for room in trial:
             room.give(places)
         taken.append((victim, places))

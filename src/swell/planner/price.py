@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from swell.model.job import JobId, ResizeMode
 from swell.model.plan import JobView
+from swell.planner.rank import rank
 from swell.throughput import predict
 
 RESTART_S_DEFAULT = 30.0  # until measured; what published schedulers assume
@@ -48,7 +49,7 @@ class Contender:
     """A job that can use more or less."""
 
     job: JobId
-    priority: int
+    rank: int
     present: int  #: width; 0: none yet
     options: tuple[Option, ...]  #: ascending; the first is the least it must have
     fixed: int | None = None  #: the width that is decided already; None: open
@@ -81,7 +82,7 @@ def contender(job: JobView, unit: int, now: float, quiet: float) -> Contender:
         if left_s < fastest or width in (present, job.yielding, job.wanted):
             options.append(_option(job, width, unit, left_s, now, quiet))
         fastest = min(fastest, left_s)
-    return Contender(job.id, job.priority, present, tuple(options), job.yielding or None)
+    return Contender(job.id, rank(job, now), present, tuple(options), job.yielding or None)
 
 
 def quietness(arrivals: Sequence[float], now: float) -> float:

@@ -7,7 +7,7 @@ the next narrower one. Everybody's least width has a seat already, so there alwa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -27,26 +27,57 @@ class Seat:
     is_fixed: bool = False  #: it holds a width that cannot be changed at this moment
 
 
-def widths(seats: Sequence[Seat], room: Room, now: float, quiet: float) -> dict[JobId, int]:
-    """For each the width it should have, given the room that is left when everybody sits."""
+def widths(
+    seats: Sequence[Seat], room: Room, now: float, quiet: float, more: Mapping[str, float] | None = None
+) -> dict[JobId, int]:
+    """For each the width it should have, given the room that is left when everybody sits.
+
+    `more`: by how many GPUs a user's jobs may be wider than their least, all together; without an entry: no limit.
+    """
     found: dict[JobId, int] = {}
     for counts_gpus in (True, False):
         of_kind = [seat for seat in seats if bool(_step(seat.job.shape).gpus) == counts_gpus]
         if of_kind:
-            found |= _shared(of_kind, room, now, quiet, counts_gpus=counts_gpus)
+            found |= _shared(of_kind, room, now, quiet, more or {}, counts_gpus=counts_gpus)
     return found
 
 
-def _shared(seats: Sequence[Seat], room: Room, now: float, quiet: float, *, counts_gpus: bool) -> dict[JobId, int]:
-    """What one cannot be given because of where the room is goes to the others."""
+def _shared(
+    seats: Sequence[Seat], room: Room, now: float, quiet: float, more: Mapping[str, float], *, counts_gpus: bool
+) -> dict[JobId, int]:
+    """What one cannot be given because of where the room is, or of its user's limit, goes to the others."""
     everybody, spare = _contenders(seats, room, now, quiet, counts_gpus=counts_gpus)
+    entries = [_Entry(seat.job.user, one, one.fixed is not None) for seat, one in zip(seats, everybody, strict=True)]
     while True:
         chosen = share_out(everybody, spare)
         fitted = _fit(list(zip(seats, everybody, strict=True)), chosen, room)
+        if counts_gpus and more:
+            _cut(entries, fitted, more)
         short = {job for job, width in fitted.items() if width < chosen[job]}
         if not short:
             return fitted
         everybody = [replace(one, fixed=fitted[one.job]) if one.job in short else one for one in everybody]
+
+
+def _cut(everybody: Sequence[_Entry], fitted: dict[JobId, int], more: Mapping[str, float]) -> None:
+    """Take one step of width from the widest of a user whose jobs are too wide together; decided ones stay."""
+    for user, limit in more.items():
+        mine = [entry for entry in everybody if entry.user == user]
+        wider = sum(entry.above_least(fitted) for entry in mine)
+        open_ones = [entry.one for entry in mine if not entry.is_decided and entry.above_least(fitted)]
+        if wider > limit and open_ones:
+            widest = max(open_ones, key=lambda one: (fitted[one.job], one.job))
+            fitted[widest.job] = max(one.width for one in widest.options if one.width < fitted[widest.job])
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    user: str
+    one: Contender
+    is_decided: bool
+
+    def above_least(self, fitted: dict[JobId, int]) -> int:
+        return self.one.option(fitted[self.one.job]).cost - self.one.options[0].cost
 
 
 def least_places(job: JobView) -> Places:

@@ -107,6 +107,7 @@ class Room:
                     self._take_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
                 elif place.devices:
                     self._shared[place.node].whole |= {*place.devices}
+                    self._free[place.node] += self._open_among(place)
 
     def give(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -116,6 +117,7 @@ class Room:
                     self._give_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
                 elif place.devices:
                     self._shared[place.node].whole -= {*place.devices}
+                    self._free[place.node] -= self._open_among(place)
 
     @property
     def nodes(self) -> Iterable[NodeId]:
@@ -163,9 +165,15 @@ class Room:
     def _open_on(self, node: NodeId) -> dict[DeviceId, _Open]:
         return self._shared[node].open if node in self._shared else {}
 
+    def _open_among(self, place: Place) -> Resources:
+        """GPUs that are held whole, and somebody who waits has a claim to a share of: they are missing only once."""
+        opened = self._open_on(place.node)
+        return Resources(gpus=sum(device in opened for device in place.devices))
+
     def _sharable(self, node: NodeId) -> dict[DeviceId, int]:
         """What open GPUs have left. Where more whole ones are promised than there are, the emptiest are closed."""
-        found = {device: one.free_mib for device, one in self._open_on(node).items()}
+        whole = self._shared[node].whole if node in self._shared else ()
+        found = {device: one.free_mib for device, one in self._open_on(node).items() if device not in whole}
         missing = -self._free[node].gpus
         if missing > 0:
             fullest_first = sorted(found, key=lambda device: (found[device], device))
@@ -194,7 +202,7 @@ class Room:
         opened = self._shared[node].open
         if device not in opened:
             opened[device] = _Open(self._cards[node].sizes.get(device, 0), 0)
-            self._free[node] -= ONE_GPU
+            self._free[node] -= NO_GPU if device in self._shared[node].whole else ONE_GPU
         opened[device] = _Open(opened[device].free_mib - mib, opened[device].shares + 1)
 
     def _give_share(self, node: NodeId, device: DeviceId, mib: int) -> None:
@@ -203,7 +211,7 @@ class Room:
         opened[device] = _Open(before.free_mib + mib, before.shares - 1)
         if before.shares == 1:
             del opened[device]
-            self._free[node] += ONE_GPU
+            self._free[node] += NO_GPU if device in self._shared[node].whole else ONE_GPU
 
     def _narrow(self, other: Room) -> None:
         """Keep what is there in the other room, too."""
@@ -219,8 +227,8 @@ class Room:
         """A GPU that is open in one of them is open; where it was not, there is one whole one less."""
         mine, their = self._shared[node], other._shared[node]
         both = {device: self._least_share(other, node, device) for device in {*mine.open, *their.open}}
-        free -= Resources(gpus=len(both) - len(mine.open))
-        theirs -= Resources(gpus=len(both) - len(their.open))
+        free -= Resources(gpus=len(both.keys() - mine.open.keys() - mine.whole))
+        theirs -= Resources(gpus=len(both.keys() - their.open.keys() - their.whole))
         self._shared[node] = _Shared(both, mine.whole | their.whole)
         return free, theirs
 
@@ -228,7 +236,7 @@ class Room:
         return _Open(min(self._free_mib(node, device), other._free_mib(node, device)), 1)
 
 
-ONE_GPU = Resources(gpus=1)
+NO_GPU, ONE_GPU = Resources(), Resources(gpus=1)
 
 
 def size(free: Resources) -> tuple[int, int, int]:

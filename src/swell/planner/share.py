@@ -17,7 +17,7 @@ EPSILON = 1e-9  # a gain below this is rounding
 
 def share_out(contenders: Iterable[Contender], spare: int) -> dict[JobId, int]:
     """Widths, given the units that are left when everybody has the least."""
-    everybody = sorted(contenders, key=lambda one: (-one.priority, one.job))
+    everybody = sorted(contenders, key=lambda one: (-one.rank, one.job))
     units = spare + sum(one.options[0].cost for one in everybody)
     priced = prices(everybody, units)
     widths: dict[JobId, int] = {}
@@ -26,7 +26,7 @@ def share_out(contenders: Iterable[Contender], spare: int) -> dict[JobId, int]:
             widths[one.job] = _nearest(one, one.fixed, spare)
             spare -= _extra(one, one.option(widths[one.job]))
     open_ones = [one for one in everybody if one.fixed is None]
-    for _, members in groupby(open_ones, key=lambda one: one.priority):
+    for _, members in groupby(open_ones, key=lambda one: one.rank):
         group = list(members)
         widths |= _knapsack(group, priced, spare)
         spare -= sum(_extra(one, one.option(widths[one.job])) for one in group)
