@@ -19,7 +19,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from swell.model.job import Notify
+from swell.process import as_user, in_folder
 from swell.store import JobRecord
+from swell.users import user_of_job
 
 TRIES = 3
 PAUSE_S = 2.0
@@ -97,16 +99,22 @@ def _post(address: str, job: JobRecord) -> None:
 
 
 def _run(argv: tuple[str, ...], job: JobRecord) -> None:
-    """In the job's folder, with the server's environment: the caller's own may hold what is only for the job."""
+    """In the job's folder, with the server's environment: the caller's own may hold what is only for the job.
+
+    A box server runs it as the user who submitted the job, with what a login would set and nothing of its own.
+    """
+    user = None if job.uid is None else user_of_job(job.owner, job.uid)
+    if job.uid is not None and user is None:
+        raise ValueError(f"the user {job.owner} (uid {job.uid}) is no longer known here")
     told = {f"SWELL_{name.upper()}": "" if value is None else str(value) for name, value in facts(job).items()}
     told["SWELL_JOB_ID"] = told.pop("SWELL_JOB")
-    workdir = job.spec.workdir
     subprocess.run(
-        argv,
-        cwd=workdir if os.path.isdir(workdir) else "/",  # noqa: PTH112
-        env={**os.environ, **told},
+        in_folder(job.spec.workdir, argv),
+        cwd="/",
+        env={**(os.environ if user is None else user.variables), **told},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=TIMEOUT_S,
         check=True,
+        **as_user(user),
     )

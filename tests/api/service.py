@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 
 from swell.api import Services, create_app
+from swell.api.connections import Connection
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
@@ -78,7 +79,15 @@ class Service:
         engine.on_desired = self.services.desired.ring
         self.controller.on_control = self.services.control.ring
         self.app = create_app(self.services)
-        config = uvicorn.Config(self.app, http="httptools", lifespan="off", log_config=None, access_log=False)
+        config = uvicorn.Config(
+            self.app,
+            http=Connection,
+            ws="none",
+            proxy_headers=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+        )
         self._http = uvicorn.Server(config)
         engine.open(self.controller.load())
         self.controller.start()

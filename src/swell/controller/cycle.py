@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from swell.controller.apply import Begin, begin, carry_out, done_before, enact
 from swell.controller.clock import Clock
-from swell.controller.intents import Intent, Turn, hold, release, report, requeue, scale
+from swell.controller.intents import Intent, Turn, asked_from, hold, release, report, requeue, scale
 from swell.controller.observe import Effect, fold
 from swell.controller.reporting import Reporting
 from swell.controller.training import control_of
@@ -83,9 +83,17 @@ class Controller:
 
     # -- intents, from any thread ---------------------------------------------------------------------------
 
-    def submit(self, jobs: Sequence[NewJob], *, key: str | None = None, digest: str = "") -> Future[list[JobRecord]]:
+    def submit(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        key: str | None = None,
+        digest: str = "",
+        origin: str = "",
+        queued_max: int | None = None,
+    ) -> Future[list[JobRecord]]:
         """Accepted means stored; the loop hears of it from the same commit, whoever still listens."""
-        future = self._store.accept(jobs, key=key, digest=digest)
+        future = self._store.accept(jobs, key=key, digest=digest, origin=origin, queued_max=queued_max)
         future.add_done_callback(self._accepted)
         return future
 
@@ -100,9 +108,9 @@ class Controller:
                 self._arrivals.append(record.submitted_at)
                 self._follow(world, world.add(record))
 
-    def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None) -> Future[None]:
+    def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str = "") -> Future[None]:
         """All of them before the next plan: what one gives back must not start another that is to end too."""
-        future = self._store.request_cancel(jobs, by=by, grace_s=grace_s)
+        future = self._store.request_cancel(jobs, by=by, grace_s=grace_s, origin=origin)
 
         def asked(world: World) -> None:
             for job in world.jobs.keys() & set(jobs):
@@ -112,20 +120,20 @@ class Controller:
         future.add_done_callback(lambda done: self._tell(asked) if _is_well(done) else None)
         return future
 
-    def hold(self, job: JobId, *, by: str) -> Future[None]:
+    def hold(self, job: JobId, *, by: str, origin: str = "") -> Future[None]:
         """It waits until somebody releases it; a running one gives its room back at its next checkpoint."""
-        return self._intend(hold(job, by))
+        return self._intend(asked_from(origin, hold(job, by)))
 
-    def release(self, job: JobId, *, by: str) -> Future[None]:
-        return self._intend(release(job, by))
+    def release(self, job: JobId, *, by: str, origin: str = "") -> Future[None]:
+        return self._intend(asked_from(origin, release(job, by)))
 
-    def requeue(self, job: JobId, *, by: str, is_now: bool) -> Future[None]:
+    def requeue(self, job: JobId, *, by: str, is_now: bool, origin: str = "") -> Future[None]:
         """Start it again: from its last checkpoint when it has one."""
-        return self._intend(requeue(job, by, is_now=is_now, read=self._store.job))
+        return self._intend(asked_from(origin, requeue(job, by, is_now=is_now, read=self._store.job)))
 
-    def scale(self, job: JobId, width: int | None, *, by: str, is_now: bool) -> Future[None]:
+    def scale(self, job: JobId, width: int | None, *, by: str, is_now: bool, origin: str = "") -> Future[None]:
         """Give it this width as soon as there is room; None: what the planner thinks best again."""
-        return self._intend(scale(job, width, by, is_now=is_now))
+        return self._intend(asked_from(origin, scale(job, width, by, is_now=is_now)))
 
     def report(self, told: Report) -> Future[None]:
         """What a job says of itself. Done when it is on disk."""
@@ -156,14 +164,14 @@ class Controller:
         self._wake.set()
         return future
 
-    def delete(self, jobs: Sequence[JobRecord], *, by: str) -> Future[None]:
+    def delete(self, jobs: Sequence[JobRecord], *, by: str, origin: str = "") -> Future[None]:
         for job in jobs:
             if not job.state.has_ended:
                 raise Conflict(f"job {job.id} ({job.name}) is {job.state}; cancel it first: swell cancel {job.id}")
         for job in jobs:
             for number in range(1, job.attempts + 1):
                 self._engine.erase(AttemptId(job.id, number))
-        return self._store.forget([job.id for job in jobs], by=by)
+        return self._store.forget([job.id for job in jobs], by=by, origin=origin)
 
     def reason(self, job: JobRecord) -> Reason | None:
         """Why it is not running, worked out from the latest plan; None while running or succeeded."""

@@ -31,9 +31,20 @@ class Turn:
     changes: Changes
     now: float
     effects: list[Effect] = field(default_factory=list)
+    origin: str = ""  #: from where the intent under way was asked
 
 
 Intent = Callable[[Turn], T]
+
+
+def asked_from(origin: str, intent: Intent[T]) -> Intent[T]:
+    """Its events say from where."""
+
+    def with_origin(turn: Turn) -> T:
+        turn.origin = origin
+        return intent(turn)
+
+    return with_origin
 
 
 def report(told: Report) -> Intent[None]:
@@ -170,4 +181,4 @@ def _refuse_unless_it_resumes(job: LiveJob, what: str, instead: str) -> None:
 def _note(turn: Turn, job: LiveJob, kind: str, by: str, **detail: object) -> None:
     job.write(turn.changes)
     turn.world.asked.add(job.id)
-    turn.changes.events.append(EventRecord(kind, job.id, by, detail=dict(detail)))
+    turn.changes.events.append(EventRecord(kind, job.id, by, detail=dict(detail), origin=turn.origin))

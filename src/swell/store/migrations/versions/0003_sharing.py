@@ -12,6 +12,7 @@ NEW_TABLES = ("usage", "account", "door", "foreign")
 def upgrade() -> None:
     op.add_column("job", sa.Column("gpu_memory_mib", sa.Integer))
     op.add_column("job", sa.Column("gpu_peak_mib", sa.Integer))
+    op.add_column("job", sa.Column("uid", sa.Integer))
     op.add_column("event", sa.Column("origin", sa.String, nullable=False, server_default=""))
     _make_usage()
     _make_doors()
@@ -57,5 +58,6 @@ def downgrade() -> None:
     for table in NEW_TABLES:
         op.drop_table(table)
     op.drop_column("event", "origin")
+    op.drop_column("job", "uid")
     op.drop_column("job", "gpu_peak_mib")
     op.drop_column("job", "gpu_memory_mib")
