@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -16,7 +17,9 @@ from typing import Any
 import uvicorn
 
 from swell.api import Services, create_app
+from swell.api.box import Box
 from swell.api.connections import Connection
+from swell.config import Config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
@@ -51,7 +54,7 @@ class Answer:
 class Service:
     """Store, controller, engine and HTTP as the server puts them together, without its process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, box: Box | None = None, config: Config | None = None) -> None:
         self.state = StateFolder(folder)
         self.state.prepare()
         self.store = open_store(self.state.database, time.time)
@@ -74,6 +77,8 @@ class Service:
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",
             stop=self.stopped.set,
+            config=config or Config(),
+            box=box,
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring
@@ -91,7 +96,9 @@ class Service:
         self._http = uvicorn.Server(config)
         engine.open(self.controller.load())
         self.controller.start()
-        self._thread = threading.Thread(target=self._http.run, kwargs={"sockets": [self._listener]}, daemon=True)
+        self.loop = asyncio.new_event_loop()
+        serving = self._http.serve(sockets=[self._listener])
+        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(serving,), daemon=True)
         self._thread.start()
         self.worker = FakeWorker(self)
 
