@@ -25,7 +25,7 @@ import uvicorn
 from swell import __version__
 from swell.api import Services, create_app
 from swell.api.box import Box
-from swell.api.connections import Connection
+from swell.api.connections import ACCEPTED_AT_ONCE, WAITING_MAX, Connection
 from swell.config import read_config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
@@ -150,9 +150,16 @@ class _Http(uvicorn.Server):
                 access_log=False,
                 timeout_graceful_shutdown=3,
                 timeout_keep_alive=75,
+                backlog=ACCEPTED_AT_ONCE,
             )
         )
         self._services = services
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """asyncio has one number for how many to accept at once and how many the kernel keeps; we want two."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(WAITING_MAX)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Not uvicorn's own: that raises the signal again in the end, and our last steps would not be taken."""

@@ -52,7 +52,9 @@ def _is_socket(path: Path) -> bool:
 
 def listen_on(path: Path) -> socket.socket:
     """For everybody on this machine; one that an earlier server left is replaced without a moment in between."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+        path.parent.chmod(0o755)  # whatever the umask
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

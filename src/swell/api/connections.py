@@ -23,6 +23,8 @@ DESCRIPTORS_KEPT = 150  # of those the process may have: the database, logs bein
 CONNECTIONS_MAX = max(64, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT))
 LOOPBACK_MAX = CONNECTIONS_MAX * 3 // 4  # TCP does not say who connects, so it may not take what the socket needs
 USER_MAX = CONNECTIONS_MAX // 4  # on the socket, of one user: nobody can keep the others out
+ACCEPTED_AT_ONCE = 64  # asyncio accepts so many before the first is counted; well below DESCRIPTORS_KEPT
+WAITING_MAX = 1024  # connections that the kernel keeps for us until they are accepted
 REQUEST_S = 20.0  # for a whole request to arrive; loopback brings 64 MB in a tenth of a second
 HEAD_BYTES_MAX = 256 * 1024  # of a request's line and headers; ours have one
 PEER = "swell.peer"  # in the scope's `state`; None: it came over TCP
@@ -31,6 +33,8 @@ CREDENTIALS = struct.Struct("3i")
 
 log = logging.getLogger(__name__)
 refusals = Refusals(log)
+quiet = logging.getLogger(f"{__name__}.uvicorn")  # it writes a line for every bad request, however many there are
+quiet.setLevel(logging.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,14 @@ class Connection(HttpToolsProtocol):
     peer: Peer | None = None
     _deadline: asyncio.TimerHandle | None = None
     _head_bytes: int | None = 0  #: None: the headers of the request under way are complete
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = quiet
+
+    def send_400_response(self, msg: str) -> None:
+        refusals.note(self._origin(), "what was sent is not HTTP")
+        super().send_400_response(msg)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -100,9 +112,12 @@ class Connection(HttpToolsProtocol):
             self._deadline = None
 
     def _refuse(self, why: str) -> None:
-        refusals.note(str(self.peer or (self.client or ("?",))[0]), f"connection closed: {why}")
+        refusals.note(self._origin(), f"connection closed: {why}")
         self._stop_waiting()
         self.transport.abort()
+
+    def _origin(self) -> str:
+        return str(self.peer or (self.client or ("?",))[0])
 
 
 def _uid(connection: Any) -> int | None:

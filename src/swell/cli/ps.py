@@ -40,7 +40,7 @@ def command(client: Client, output: str, watch: bool, limit: int | None, **which
         answer = _fetch(client, which, rows)
         if watch:
             print("\x1b[H\x1b[2J", end="")
-        _print(answer, output)
+        _print(answer, output, of_all=which["all_users"])
         if not watch:
             return 0
         sys.stdout.flush()
@@ -63,7 +63,7 @@ def _print_all(client: Client, which: dict[str, Any]) -> None:
     sys.stdout.buffer.write(b"[" + lines.replace(b"\n", b",\n ") + b"]\n")
 
 
-def _print(answer: dict[str, Any], output: str) -> None:
+def _print(answer: dict[str, Any], output: str, *, of_all: bool) -> None:
     from swell.cli.printing import print_document, print_table
 
     jobs = answer["jobs"]
@@ -74,14 +74,14 @@ def _print(answer: dict[str, Any], output: str) -> None:
     elif not jobs:
         print("no jobs; run one with: swell run -- COMMAND")
     else:
-        header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs)
+        header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs, of_all=of_all)
         print_table(header, rows, states=header.index("STATE"))
         if answer["not_shown"]:
             print(f"({answer['not_shown']} more; --limit N shows more, -o json all)")
 
 
-def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Progress has its columns as soon as any job reports it: terminals are narrow."""
+def short_rows(jobs: list[dict[str, Any]], *, of_all: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Users have a column when all of them were asked for, progress when any job reports it: terminals are narrow."""
     from swell.cli.printing import duration, moment, ran_for, why_text
 
     now = time.time()
@@ -99,7 +99,7 @@ def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
         "RAN": ran_for,
         "REASON": why_text,
     }
-    if len({job["user"] for job in jobs}) < 2:
+    if not of_all:
         del columns["USER"]
     if all(job["progress"]["epochs_done"] is None for job in jobs):
         del columns["EPOCHS"], columns["LEFT"]
@@ -107,11 +107,9 @@ def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
 
 
 def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    header, rows = short_rows(jobs)
-    shown = [] if "USER" in header else ["USER"]
+    header, rows = short_rows(jobs, of_all=True)
     extra = [
         [
-            *(job["user"] for _ in shown),
             ",".join(job["nodes"]) or "-",
             "-" if job["exit_code"] is None else str(job["exit_code"]),
             f"{job['resizes']}/{job['preemptions']}",
@@ -120,7 +118,7 @@ def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
         for job in jobs
     ]
     wide = [[*row[:-1], *more, row[-1]] for row, more in zip(rows, extra, strict=True)]
-    return [*header[:-1], *shown, "NODES", "EXIT", "RESIZED/PREEMPTED", "LOST", header[-1]], wide
+    return [*header[:-1], "NODES", "EXIT", "RESIZED/PREEMPTED", "LOST", header[-1]], wide
 
 
 def _width(job: dict[str, Any]) -> str:

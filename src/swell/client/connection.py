@@ -72,6 +72,9 @@ class Connection:
         except (ConnectionRefusedError, FileNotFoundError) as error:
             self.close()
             raise no_server(self.state) from error
+        except PermissionError as error:
+            self.close()
+            raise Denied(f"you may not use the socket {self.state.socket}; {_what_to_do(self.state)}") from error
         response = connection.getresponse()
         answer = Answer(response.status, response.read(), response)
         if response.status >= 300:
