@@ -5,6 +5,7 @@
     │   ├── NotFound      nothing of that name                             (HTTP 404)
     │   ├── Conflict      true now, may change: ambiguous, still running   (HTTP 409)
     │   ├── Denied        who asks may not                                 (HTTP 401, 403)
+    │   ├── TooMany       who asks has as much as they may have            (HTTP 429)
     │   └── TooLarge      over a stated limit                              (HTTP 413)
     └── Unavailable       try again later: disk full, server starting      (HTTP 503, exit code 1)
 
@@ -31,6 +32,10 @@ class Conflict(Rejected):
 
 
 class Denied(Rejected):
+    pass
+
+
+class TooMany(Rejected):
     pass
 
 

@@ -1,8 +1,9 @@
 """Who is told that a job has ended, and how?
 
-One thread tells one after the other: a command is run with the job's facts in its environment, an address gets them as
-JSON. It is tried a few times; then the failure is in server.log and nobody is kept waiting. What was not told when
-the server ended is told when it starts again, so a notice may come twice, never not at all.
+One thread per user tells one after the other, so nobody waits for another's: a command is run with the job's facts
+in its environment, an address gets them as JSON. It is tried a few times; then the failure is in server.log and nobody
+is kept waiting. What was not told when the server ended is told when it starts again, so a notice may come twice,
+never not at all.
 """
 
 from __future__ import annotations
@@ -19,13 +20,35 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from swell.model.job import Notify
+from swell.process import as_user, in_folder
 from swell.store import JobRecord
+from swell.users import user_of_job
 
 TRIES = 3
 PAUSE_S = 2.0
 TIMEOUT_S = 30.0
 
 log = logging.getLogger(__name__)
+
+
+class Notifiers:
+    """One notifier for each user, from their first notice on."""
+
+    def __init__(self, told: Callable[[int], object]) -> None:
+        self._told = told
+        self._of: dict[str, Notifier] = {}
+
+    def tell(self, job: JobRecord) -> None:
+        if job.owner not in self._of:
+            self._of[job.owner] = Notifier(self._told)
+        self._of[job.owner].tell(job)
+
+    def close(self) -> None:
+        """What is not told yet stays due."""
+        for notifier in self._of.values():
+            notifier.let_go()
+        for notifier in self._of.values():
+            notifier.join(TIMEOUT_S)
 
 
 class Notifier(threading.Thread):
@@ -39,11 +62,9 @@ class Notifier(threading.Thread):
     def tell(self, job: JobRecord) -> None:
         self._due.put(job)
 
-    def close(self) -> None:
-        """What is not told yet stays due."""
+    def let_go(self) -> None:
         self._is_closing.set()
         self._due.put(None)
-        self.join(TIMEOUT_S)
 
     def run(self) -> None:
         while not self._is_closing.is_set():
@@ -97,16 +118,22 @@ def _post(address: str, job: JobRecord) -> None:
 
 
 def _run(argv: tuple[str, ...], job: JobRecord) -> None:
-    """In the job's folder, with the server's environment: the caller's own may hold what is only for the job."""
+    """In the job's folder, with the server's environment: the caller's own may hold what is only for the job.
+
+    A box server runs it as the user who submitted the job, with what a login would set and nothing of its own.
+    """
+    user = None if job.uid is None else user_of_job(job.owner, job.uid)
+    if job.uid is not None and user is None:
+        raise ValueError(f"the user {job.owner} (uid {job.uid}) is no longer known here")
     told = {f"SWELL_{name.upper()}": "" if value is None else str(value) for name, value in facts(job).items()}
     told["SWELL_JOB_ID"] = told.pop("SWELL_JOB")
-    workdir = job.spec.workdir
     subprocess.run(
-        argv,
-        cwd=workdir if os.path.isdir(workdir) else "/",  # noqa: PTH112
-        env={**os.environ, **told},
+        in_folder(job.spec.workdir, argv),
+        cwd="/",
+        env={**(os.environ if user is None else user.variables), **told},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=TIMEOUT_S,
         check=True,
+        **as_user(user),
     )

@@ -7,6 +7,9 @@ import select
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from swell.users import User
 
 
 def spawn_detached(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
@@ -15,6 +18,18 @@ def spawn_detached(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd="/"
         )
+
+
+def as_user(user: User | None) -> dict[str, Any]:
+    """For `subprocess`: the child is that user before anything of theirs is looked at; None: it stays as we are."""
+    if user is None:
+        return {}
+    return {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
+
+
+def in_folder(folder: str, argv: Sequence[str]) -> list[str]:
+    """The command in that folder, or in / where the child may not enter it. Not `cwd`: that is entered as root."""
+    return ["/bin/sh", "-c", 'cd -- "$0" 2>/dev/null || cd /; exec "$@"', folder, *argv]
 
 
 def wait_for_end(pid: int, timeout_s: float | None = None) -> bool:

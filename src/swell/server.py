@@ -17,28 +17,35 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from swell import __version__
 from swell.api import Measured, Services, create_app
+from swell.api.box import Box
+from swell.api.connections import ACCEPTED_AT_ONCE, WAITING_MAX, Connection
+from swell.config import read_config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
-from swell.errors import Conflict, SwellError
+from swell.errors import Conflict, Denied, SwellError
 from swell.metrics import Metrics
-from swell.notify import Notifier
+from swell.notify import Notifiers
 from swell.process import spawn_detached, wait_for_end
+from swell.sockets import listen_on
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
 
-KEEP_S_DEFAULT = 30 * 86400.0  # ended jobs and their logs are kept for 30 days
 WORKER_ENDS_S = 5.0
 FOLDER_LOOK_S = 10.0
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LOOPBACK = "127.0.0.1"
+#: Where only root can listen (and IANA has assigned nothing): while a box server is down, no user may take its port and
+#: be told what jobs report, with their tokens.
+BOX_PORTS = range(1011, 1021)
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +58,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="swell server")
     parser.add_argument("--state", required=True)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--socket", type=Path, help="serve everybody on this machine, as root, here")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
     try:
-        serve(StateFolder.locate(options.state), port=options.port)
+        serve(StateFolder(Path(options.state).absolute(), options.socket), port=options.port)
     except AlreadyServed as error:
         print(f"swell: {error}", file=sys.stderr)
         return EXIT_ALREADY_SERVED
@@ -67,6 +75,8 @@ def main() -> int:
 
 def serve(state: StateFolder, *, port: int) -> None:
     """Until SIGTERM, SIGINT or a request to stop."""
+    if state.socket is not None and os.geteuid() != 0:
+        raise Denied("a box server starts tasks as the users who submit them, which only root may; run it as root")
     state.prepare()
     lock = state.lock("server")
     if lock is None:
@@ -74,8 +84,9 @@ def serve(state: StateFolder, *, port: int) -> None:
             f"a server for {state} runs already (process {state.lock_holder('server')}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
-    config = state.read_json(state.config)
+    config = read_config(state.config)
     listener = _listen(state, port)
+    listeners = [listener] if state.socket is None else [listener, listen_on(state.socket)]
     address = f"{LOOPBACK}:{listener.getsockname()[1]}"
     clock = SystemClock()
     store = open_store(state.database, clock.now)
@@ -84,15 +95,17 @@ def serve(state: StateFolder, *, port: int) -> None:
     metrics = Metrics()
     metrics.go_on_from(store.counts())
     store.on_commit = metrics.committed
-    notifier = Notifier(lambda job: controller.told(job))
+    notifier = Notifiers(lambda job: controller.told(job))
     controller = Controller(
         store,
         engine,
         clock,
-        keep_s=config.get("keep_s", KEEP_S_DEFAULT),
+        keep_s=config.keep_s,
         reporting=Reporting(f"http://{address}", job_secret, str(state.checkpoints)),
         notify=notifier.tell,
         watch=metrics.cycled,
+        half_life_s=config.half_life_s,
+        limits=config.limits_of,
     )
     services = Services(
         store=store,
@@ -107,6 +120,8 @@ def serve(state: StateFolder, *, port: int) -> None:
         server_id=secrets.token_hex(8),
         stop=lambda: http.handle_exit(signal.SIGTERM, None),
         metrics=metrics,
+        config=config,
+        box=None if state.socket is None else Box(config.admin_group),
     )
     store.listen(services.committed.ring)
     engine.on_desired = services.desired.ring
@@ -115,12 +130,12 @@ def serve(state: StateFolder, *, port: int) -> None:
     engine.open(controller.load())
     controller.start()
     state.write_json(state.server_file, _about(address, store.id))
-    log.info("swell %s serves %s at http://%s", __version__, state, address)
+    log.info("swell %s serves %s from %s at http://%s", __version__, state, state.root, address)
     supervisor = WorkerSupervisor(state)
     supervisor.start()
     FolderWatch(state, services.stop).start()
     try:
-        http.run(sockets=[listener])
+        http.run(sockets=listeners)
     finally:
         supervisor.close()
         controller.close()
@@ -137,16 +152,25 @@ class _Http(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 Measured(create_app(services), services.metrics),
-                http="httptools",
+                http=Connection,
+                ws="none",
+                proxy_headers=False,  # nobody may say for us from where they come
                 loop="asyncio",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 timeout_graceful_shutdown=3,
                 timeout_keep_alive=75,
+                backlog=ACCEPTED_AT_ONCE,
             )
         )
         self._services = services
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """asyncio has one number for how many to accept at once and how many the kernel keeps; we want two."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(WAITING_MAX)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Not uvicorn's own: that raises the signal again in the end, and our last steps would not be taken."""
@@ -165,7 +189,8 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
     path = state.root / "port"
     text = path.read_text() if path.exists() else ""
     last = int(text) if text.isdigit() else 0  # a power cut may leave it empty
-    for candidate in [port] if port else [last, 0]:
+    safe = () if state.socket is None else BOX_PORTS
+    for candidate in [port] if port else [last, *safe, 0]:
         # Named as TCP, or asyncio does not switch off Nagle's algorithm and every answer waits 40 ms for an ACK.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -224,7 +249,9 @@ class WorkerSupervisor(threading.Thread):
                 time.sleep(RESPAWN_S)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "swell.worker", "--state", str(self._state)]
+        argv = [sys.executable, "-m", "swell.worker", "--state", str(self._state.root)]
+        if self._state.socket is not None:
+            argv += ["--socket", str(self._state.socket)]
         return spawn_detached(argv, self._state.worker_log)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from swell.errors import Denied, Rejected, Unavailable
+from swell.sockets import BOX_STATE, box_socket
 
 #: File systems on which SQLite's write-ahead log or our locks do not work.
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -62,8 +63,9 @@ PROBE_BYTES = 256 * 1024  # what a new database and its log take before the firs
 class StateFolder:
     """The names of everything inside, and the few operations that several processes share."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, socket: Path | None = None) -> None:
         self.root = root
+        self.socket = socket  #: of this machine's box server; None: the folder is private to one user
         self.database = root / "swell.db"
         self.token = root / "token"
         self.worker_token = root / "worker-token"
@@ -74,17 +76,22 @@ class StateFolder:
         self.worker_log = root / "worker.log"
         self.tasks = root / "tasks"
         self.checkpoints = root / "checkpoints"
+        self.tokens = root / "tokens"  # of a box server: a file per attempt, for its user
 
     @classmethod
     def locate(cls, option: str | None = None) -> StateFolder:
+        """What was named; else this machine's box server; else one's own folder."""
         chosen = option or os.environ.get("SWELL_STATE")
         if chosen:
             return cls(Path(chosen).expanduser().absolute())
+        socket = box_socket()
+        if socket is not None:
+            return cls(BOX_STATE, socket)
         base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local/state")
         return cls(Path(base) / "swell")
 
     def __str__(self) -> str:
-        return str(self.root)
+        return str(self.root) if self.socket is None else f"this machine ({self.socket})"
 
     def prepare(self) -> None:
         """Make sure that we can keep promises here; otherwise say why not and change nothing."""
@@ -99,8 +106,16 @@ class StateFolder:
             self._probe()
             self.tasks.mkdir(mode=0o700, exist_ok=True)
             self.checkpoints.mkdir(mode=0o700, exist_ok=True)
+            if self.socket is not None:
+                self._let_users_through()
         except OSError as error:
             raise Unavailable(disk_problem(error, self.root)) from error
+
+    def _let_users_through(self) -> None:
+        """Users have folders of their own inside; they may pass through to them, and list or make nothing."""
+        self.tokens.mkdir(mode=0o711, exist_ok=True)
+        for folder in (self.root, self.checkpoints, self.tokens):
+            folder.chmod(0o711)  # whatever the umask
 
     def _probe(self) -> None:
         """A few real blocks: an empty file can be made on a full disk."""

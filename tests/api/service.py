@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -16,6 +17,9 @@ from typing import Any
 import uvicorn
 
 from swell.api import Measured, Services, create_app
+from swell.api.box import Box
+from swell.api.connections import Connection
+from swell.config import Config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
@@ -51,7 +55,7 @@ class Answer:
 class Service:
     """Store, controller, engine and HTTP as the server puts them together, without its process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, box: Box | None = None, config: Config | None = None) -> None:
         self.state = StateFolder(folder)
         self.state.prepare()
         self.store = open_store(self.state.database, time.time)
@@ -79,18 +83,28 @@ class Service:
             server_id="one",
             stop=self.stopped.set,
             metrics=metrics,
+            config=config or Config(),
+            box=box,
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring
         self.controller.on_control = self.services.control.ring
         self.app = create_app(self.services)
         config = uvicorn.Config(
-            Measured(self.app, metrics), http="httptools", lifespan="off", log_config=None, access_log=False
+            Measured(self.app, metrics),
+            http=Connection,
+            ws="none",
+            proxy_headers=False,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
         )
         self._http = uvicorn.Server(config)
         engine.open(self.controller.load())
         self.controller.start()
-        self._thread = threading.Thread(target=self._http.run, kwargs={"sockets": [self._listener]}, daemon=True)
+        self.loop = asyncio.new_event_loop()
+        serving = self._http.serve(sockets=[self._listener])
+        self._thread = threading.Thread(target=self.loop.run_until_complete, args=(serving,), daemon=True)
         self._thread.start()
         self.worker = FakeWorker(self)
 

@@ -176,4 +176,4 @@ def test_events_come_in_pages(service):
     first = service.ask("GET", "/events?limit=2").json["events"]
     following = service.ask("GET", f"/events?limit=2&after={first[-1]['id']}").json["events"]
     assert [event["id"] for event in first + following] == [1, 2, 3, 4]
-    assert set(first[0]) == {"id", "at", "job", "kind", "actor", "detail"}
+    assert set(first[0]) == {"id", "at", "job", "kind", "actor", "origin", "detail"}

@@ -111,7 +111,10 @@ def test_help_costs_nothing_that_a_server_needs():
         (["cancle", "5"], "there is no command 'cancle'; did you mean 'cancel'?"),
         (["frobnicate"], "there is no command 'frobnicate'; there are: up, down, run, submit, ps, "),
         (["ps", "--al"], "Did you mean"),
-        (["ps", "--frobnicate"], "No such option '--frobnicate'. There are: --all, --user, --watch, --limit, "),
+        (
+            ["ps", "--frobnicate"],
+            "No such option '--frobnicate'. There are: --all, --user, --all-users, --watch, --limit, ",
+        ),
         (["ps", "-o", "jsn"], "'jsn' is not one of 'table', 'wide', 'json', 'yaml'"),
         (["ps", "extra"], "unexpected extra argument"),
         (["ps", "--limit", "0"], "0 is not in the range x>=1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from swell import __version__
+from swell.api.caller import Who, require_admin
 from swell.api.cancel import cancel_router
 from swell.api.change import change_router
 from swell.api.documents import node_document
@@ -25,10 +27,11 @@ from swell.api.services import Services
 from swell.api.usage import usage_router
 from swell.api.wire import ERRORS, Cancellation, Json, Submission
 from swell.api.workers import workers_router
-from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
+from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, TooMany, Unavailable
 from swell.manifests.fields import describe, did_you_mean
+from swell.store import Changes, EventRecord
 
-STATUS = {NotFound: 404, Conflict: 409, Denied: 403, TooLarge: 413, Rejected: 422, Unavailable: 503}
+STATUS = {NotFound: 404, Conflict: 409, Denied: 403, TooLarge: 413, TooMany: 429, Rejected: 422, Unavailable: 503}
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +87,11 @@ def server_router(services: Services) -> APIRouter:
         }
 
     @router.post("/server/stop", status_code=202)
-    async def stop() -> dict[str, str]:
+    async def stop(caller: Who) -> dict[str, str]:
         """End the server. Running tasks are not touched."""
+        require_admin(caller, "stop the server")
+        asked = EventRecord("ServerStopRequested", actor=caller.user, origin=caller.origin)
+        await asyncio.wrap_future(services.store.record(Changes(events=[asked])))
         services.stop()
         return {"status": "stopping"}
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Depends, Request
+
+from swell.errors import Denied
 
 SCOPE_KEY = "swell.caller"
 
@@ -16,13 +19,22 @@ class Caller:
     user: str
     is_admin: bool  #: may see and change everybody's jobs, and the server itself
     origin: str = ""  #: from where, for the audit: an address, a process
+    own: str | None = None  #: whose jobs a name or "all" means; None: everybody's, on a private server
+    uid: int | None = None  #: as whom their tasks run; None: as the server itself, which is private
 
     def may_touch(self, owner: str) -> bool:
         return self.is_admin or owner == self.user
 
 
+def require_admin(caller: Caller, what: str) -> None:
+    if not caller.is_admin:
+        raise Denied(f"only an administrator of this machine may {what}; you are {caller.user!r}")
+
+
 def caller_of(request: Request) -> Caller:
-    """For endpoints: `caller: Annotated[Caller, Depends(caller_of)]`."""
     found = request.scope[SCOPE_KEY]
     assert isinstance(found, Caller)
     return found
+
+
+Who = Annotated[Caller, Depends(caller_of)]  #: for endpoints: `async def stop(caller: Who)`

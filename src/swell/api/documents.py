@@ -56,6 +56,27 @@ def job_document(job: JobRecord, reason: Reason | None) -> dict[str, Any]:
     }
 
 
+def queue_document(job: JobRecord) -> dict[str, Any]:
+    """What everybody may see of somebody else's job: the fields of `job_document`, most of them empty."""
+    code = (
+        None if job.reason_code is None else {"code": str(job.reason_code), "message": "", "evidence": {}, "next": ""}
+    )
+    return {
+        **job_document(job, None),
+        "reason": code,
+        "tasks": {"total": job.tasks_total, "running": job.tasks_running, "succeeded": 0, "failed": 0},
+        "progress": _progress(None),
+        "metrics": {},
+        "attempts": 0,
+        "resizes": 0,
+        "preemptions": 0,
+        "failures": 0,
+        "lost_gpu_seconds": 0.0,
+        "exit_code": None,
+        "version": 0,
+    }
+
+
 def _progress(training: TrainingRecord | None) -> dict[str, Any]:
     """Null where nothing was reported."""
     if training is None:
@@ -152,6 +173,7 @@ def event_document(event: EventRecord) -> dict[str, Any]:
         "job": event.job_id,
         "kind": event.kind,
         "actor": event.actor,
+        "origin": event.origin,
         "detail": event.detail,
     }
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
+from swell.api.caller import Caller, Who
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
 from swell.api.services import Services
@@ -34,45 +35,53 @@ def jobs_router(services: Services) -> APIRouter:
 
     @router.post("", status_code=201, response_model=JobsOut)
     async def submit(
-        body: Submission, idempotency_key: Annotated[str | None, Header(max_length=200)] = None
+        body: Submission, caller: Who, idempotency_key: Annotated[str | None, Header(max_length=200)] = None
     ) -> Response:
         """Read a manifest and accept its jobs, all or none. Accepted means written to disk before the answer.
 
         With an `Idempotency-Key` a repeated request answers with the jobs of the first one.
         """
-        specs = _read(body, lambda ref: find_job(store, ref).id)
+        specs = _read(body, lambda ref: find_job(store, caller, ref).id)
         if body.dry_run:
             return Json({"specs": [spec.to_document() for spec in specs]}, 200)
-        new = [NewJob(spec, services.owner, body.env) for spec in specs]
-        digest = _digest(body) if idempotency_key else ""
-        accepted = await asyncio.wrap_future(controller.submit(new, key=idempotency_key, digest=digest))
+        new = [NewJob(spec, caller.user, body.env, caller.uid) for spec in specs]
+        accepted = await asyncio.wrap_future(
+            controller.submit(
+                new,
+                key=_key(caller, idempotency_key),
+                digest=_digest(body) if idempotency_key else "",
+                origin=caller.origin,
+                queued_max=services.config.limits_of(caller.user).queued,
+            )
+        )
         return Json({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
 
     @router.get("/{ref}", response_model=JobOut)
     async def one(
         ref: str,
+        caller: Who,
         after: int | None = Query(None, description="answer when the job's version is above this one"),
         wait_s: float = Query(0, ge=0, le=WAIT_S_MAX),
     ) -> Response:
         """A job by id or name (the newest of that name); with `after` and `wait_s` a long poll for its next change."""
-        job = find_job(store, ref)
+        job = find_job(store, caller, ref)
         if after is not None:
             job = await _next_version(services, job, after, wait_s)
         return Json(document(job))
 
     @router.get("/{ref}/show")
-    async def show(ref: str) -> Response:
+    async def show(ref: str, caller: Who) -> Response:
         """Everything about a job: its spec, attempts with widths and placements, events."""
-        job = find_job(store, ref)
+        job = find_job(store, caller, ref)
         tasks = store.tasks(job.id)
         events = store.events(job=job.id)
         return Json(full_document(job, controller.reason(job), store.attempts(job.id), tasks, events))
 
     @router.delete("/{ref}", status_code=204)
-    async def delete(ref: str) -> Response:
+    async def delete(ref: str, caller: Who) -> Response:
         """Forget an ended job: its history and its logs."""
-        job = find_one(store, ref, ended=True)
-        await asyncio.wrap_future(controller.delete([job], by=services.owner))
+        job = find_one(store, caller, ref, ended=True)
+        await asyncio.wrap_future(controller.delete([job], by=caller.user, origin=caller.origin))
         return Response(status_code=204)
 
     return router
@@ -89,6 +98,11 @@ async def _next_version(services: Services, job: JobRecord, after: int, wait_s: 
             await asyncio.sleep(LOOK_AGAIN_S)
             job = services.store.job(job.id)
     return job
+
+
+def _key(caller: Caller, given: str | None) -> str | None:
+    """Everybody has keys of their own: the same one from two users is two submissions."""
+    return given if given is None or caller.own is None else f"{caller.own}:{given}"
 
 
 def _digest(body: Submission) -> str:

@@ -4,44 +4,54 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from fastapi import APIRouter, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from swell.api.documents import job_document
+from swell.api.caller import Caller, Who
+from swell.api.documents import job_document, queue_document
 from swell.api.services import Services
 from swell.api.wire import ERRORS, JobsOut, Json
+from swell.store import JobRecord
 
 RECENT_S = 24 * 3600.0  # ended jobs are listed for a day without `all`
 
 
 def listing_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=ERRORS)
-    reason = services.controller.reason
 
     @router.get("", response_model=JobsOut)
     async def listing(
+        caller: Who,
         all: bool = Query(False, description="also jobs that ended more than a day ago"),  # noqa: A002
-        user: str | None = None,
+        user: str | None = Query(None, description="this user's; without: one's own"),
+        all_users: bool = Query(False, description="everybody's; of others only what a queue shows"),
         limit: int | None = Query(None, ge=1, le=1_000_000),
         lines: bool = Query(False, description="one job per line (NDJSON), all of them, streamed"),
     ) -> Response:
         """Active jobs first, then ended ones, newest first."""
         since = None if all else services.now() - RECENT_S
+        owner = user if user is not None or all_users else caller.own
         if lines:
-            return StreamingResponse(_lines(services, since, user), media_type="application/x-ndjson")
+            return StreamingResponse(_lines(services, caller, since, owner), media_type="application/x-ndjson")
 
         def read() -> Response:
-            jobs, not_shown = services.store.listing(ended_since=since, owner=user, limit=limit)
-            return Json({"jobs": [job_document(job, reason(job)) for job in jobs], "not_shown": not_shown})
+            jobs, not_shown = services.store.listing(ended_since=since, owner=owner, limit=limit)
+            return Json({"jobs": [_document(services, caller, job) for job in jobs], "not_shown": not_shown})
 
         return await run_in_threadpool(read)
 
     return router
 
 
-def _lines(services: Services, ended_since: float | None, owner: str | None) -> Iterator[str]:
-    reason = services.controller.reason
+def _document(services: Services, caller: Caller, job: JobRecord) -> dict[str, Any]:
+    if caller.may_touch(job.owner):
+        return job_document(job, services.controller.reason(job))
+    return queue_document(job)
+
+
+def _lines(services: Services, caller: Caller, ended_since: float | None, owner: str | None) -> Iterator[str]:
     for page in services.store.pages(ended_since=ended_since, owner=owner):
-        yield "".join(f"{json.dumps(job_document(job, reason(job)))}\n" for job in page)
+        yield "".join(f"{json.dumps(_document(services, caller, job))}\n" for job in page)

@@ -6,6 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Query, Response
 
+from swell.api.caller import Who
 from swell.api.find import find_job
 from swell.api.services import Services
 from swell.api.wire import ERRORS, NUMBER_MAX
@@ -23,6 +24,7 @@ def logs_router(services: Services) -> APIRouter:
     @router.get("/{ref}/logs", response_class=Response)
     async def logs(
         ref: str,
+        caller: Who,
         rank: int | None = Query(None, description="task: a gang's rank or an array's index; the first by default"),
         attempt: int | None = Query(None, ge=1, le=NUMBER_MAX, description="the last by default"),
         offset: int = Query(
@@ -33,7 +35,7 @@ def logs_router(services: Services) -> APIRouter:
         wait_s: float = Query(0, ge=0, le=60),
     ) -> Response:
         """Raw bytes. `Swell-Next-Offset` says where to go on, `Swell-Complete` whether more can come."""
-        job = find_job(services.store, ref)
+        job = find_job(services.store, caller, ref)
         index = _index(job, rank)
         if attempt is not None and attempt > max(job.attempts, 1):
             raise NotFound(f"job {job.id} has no attempt {attempt}; it has had {job.attempts}")

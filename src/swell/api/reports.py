@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import subprocess
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -22,13 +23,16 @@ from swell.api.wire import ERRORS, NUMBER_MAX, Json
 from swell.errors import NotFound, Rejected
 from swell.model.job import AttemptId
 from swell.model.training import METRICS_MAX, Checkpoint, Control, Report
+from swell.process import as_user
 from swell.store import JobRecord
+from swell.users import user_of_job
 
 REPORTS_PER_S = 20.0  # of one attempt; the library sends five at most
 HOLD_S_MAX = 60.0
 EPOCHS_PER_REPORT_MAX = 200
 EPOCHS_MAX = 10**9
 SECONDS_MAX = 10**9
+RESOLVE_S_MAX = 30.0  # a file system that hangs keeps one thread for so long
 ATTEMPTS_REMEMBERED_MAX = 10_000  # for pace and the like; far more than run at once
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -166,13 +170,39 @@ def _path_inside(services: Services, job: JobRecord, told: str) -> str:
     """Relative to the job's folder. What lies outside, or is not there, cannot be resumed from."""
     if "\0" in told:
         raise Rejected("the checkpoint's path holds a null character, which no file's name can")
-    folder = Path(os.path.realpath(services.checkpoints(job)))
-    found = Path(os.path.realpath(folder / told))
+    given = Path(services.checkpoints(job))
+    resolved = _resolve(given, told) if job.uid is None else _resolve_as_user(job, given, told)
+    if resolved is None:
+        raise Rejected(f"the checkpoint {told!r} does not exist; make it durable first, then report it")
+    folder, found = resolved
     if not found.is_relative_to(folder) or found == folder:
         raise Rejected(f"the checkpoint {told!r} lies outside the job's folder {folder}; write it there")
-    if not os.path.exists(found):  # noqa: PTH110  Path.exists raises for names that are too long
-        raise Rejected(f"the checkpoint {told!r} does not exist; make it durable first, then report it")
     return str(found.relative_to(folder))
+
+
+def _resolve(folder: Path, told: str) -> tuple[Path, Path] | None:
+    """Where both really are; None: the latter does not exist."""
+    folder = Path(os.path.realpath(folder))
+    found = Path(os.path.realpath(folder / told))
+    if found.is_relative_to(folder) and not os.path.exists(found):  # noqa: PTH110  Path.exists raises for long names
+        return None
+    return folder, found
+
+
+def _resolve_as_user(job: JobRecord, folder: Path, told: str) -> tuple[Path, Path] | None:
+    """The same with the user's eyes: root's would tell what lies in folders that the user may not enter."""
+    user = None if job.uid is None else user_of_job(job.owner, job.uid)
+    if user is None:
+        return None
+    argv = ["realpath", "--canonicalize-existing", "--zero", "--", str(folder), str(folder / told)]
+    try:
+        done = subprocess.run(
+            argv, cwd="/", capture_output=True, timeout=RESOLVE_S_MAX, check=True, env={}, **as_user(user)
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    first, second, _ = done.stdout.split(b"\0")
+    return Path(os.fsdecode(first)), Path(os.fsdecode(second))
 
 
 def _from_kubeflow(attempt: AttemptId, status: TrainerStatus, *, counts_epochs: bool) -> Report:

@@ -7,13 +7,17 @@ we only listen on loopback.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
+import logging
 from typing import Any
 
 from fastapi import HTTPException
 
 from swell.api.caller import SCOPE_KEY, Caller
+from swell.api.connections import PEER, Peer
+from swell.api.refusals import Refusals
 from swell.api.services import Services
 from swell.controller.reporting import TOKEN_PREFIX, read_token
 
@@ -23,6 +27,10 @@ REPORT_BYTES_MAX = 64 * 1024  # 200 epochs and 50 metrics
 OPEN_PATHS = ("/api/v1/health",)
 WORKER_PATHS = "/api/v1/workers/"
 JOB_PATHS = "/api/v1/attempts/"
+SOCKET_HOST = "localhost"  # what the Host header says on the Unix socket, which no browser can reach
+TEXT_SHOWN_MAX = 200  # of a refusal's text in the log: it may quote what was sent
+
+log = logging.getLogger(__name__)
 
 Scope = dict[str, Any]
 
@@ -34,35 +42,50 @@ class Guard:
         self._app = app
         self._services = services
         self._origins = {f"http://{host}" for host in services.hosts}
+        self._refusals = Refusals(log)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope["path"], headers)
+        peer: Peer | None = scope.get("state", {}).get(PEER)
+        origin = _origin(scope, peer)
+        refusal = self._refusal(scope["path"], headers, peer)
+        if refusal is None and _is_for_people(scope["path"]):
+            scope[SCOPE_KEY] = await self._caller(peer, origin)
+            refusal = _unknown(peer) if scope[SCOPE_KEY] is None else None
         if refusal is not None:
+            self._refusals.note(origin, f"{scope['method']} {scope['path'][:TEXT_SHOWN_MAX]!r}: {refusal[2]}")
             await _answer(send, *refusal)
             return
         limit = _body_limit(scope["path"])
         if int(headers.get(b"content-length", "0") or 0) > limit:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
-        scope[SCOPE_KEY] = Caller(self._services.owner, is_admin=True, origin=_origin(scope))
         await self._app(scope, _Bounded(receive, limit), send)
 
-    def _refusal(self, path: str, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
+    async def _caller(self, peer: Peer | None, origin: str) -> Caller | None:
+        """None: the kernel names a process whose user nobody here knows."""
+        box = self._services.box
+        if box is None:
+            return Caller(self._services.owner, is_admin=True, origin=origin)
+        uid = 0 if peer is None else peer.uid  # over TCP it has shown root's token, or one that opens less
+        return box.known(uid, origin) or await asyncio.to_thread(box.look_up, uid, origin)
+
+    def _refusal(self, path: str, headers: dict[bytes, str], peer: Peer | None) -> tuple[int, str, str] | None:
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
-        if host not in self._services.hosts:
-            good = ", ".join(sorted(self._services.hosts))
+        hosts = self._services.hosts if peer is None else {SOCKET_HOST}
+        if host not in hosts:
+            good = ", ".join(sorted(hosts))
             return 403, "Denied", f"this server does not answer to the Host {host!r}; use one of: {good}"
-        if origin is not None and origin not in self._origins:
+        if origin is not None and (peer is not None or origin not in self._origins):
             return (
                 403,
                 "Denied",
                 f"requests from pages of {origin!r} are refused; this API is not for other sites",
             )
-        if path in OPEN_PATHS:
-            return None
+        if path in OPEN_PATHS or (peer is not None and _is_for_people(path)):
+            return None  # on the socket the kernel says who it is
         return self._token_refusal(path, headers.get(b"authorization", ""))
 
     def _token_refusal(self, path: str, authorization: str) -> tuple[int, str, str] | None:
@@ -112,8 +135,19 @@ class Guard:
         return None
 
 
-def _origin(scope: Scope) -> str:
-    return str(scope["client"][0]) if scope.get("client") else ""
+def _is_for_people(path: str) -> bool:
+    return path not in OPEN_PATHS and not path.startswith((JOB_PATHS, WORKER_PATHS))
+
+
+def _origin(scope: Scope, peer: Peer | None) -> str:
+    if peer is not None:
+        return str(peer)
+    return ":".join(map(str, scope["client"])) if scope.get("client") else ""
+
+
+def _unknown(peer: Peer | None) -> tuple[int, str, str]:
+    uid = "" if peer is None else f" {peer.uid}"
+    return 403, "Denied", f"the user id{uid} has no account on this machine; its administrator can make one"
 
 
 def _body_limit(path: str) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from swell.api.bell import Bell
+from swell.api.box import Box
+from swell.config import Config
 from swell.controller import Controller
 from swell.engines.workers import WorkersEngine
 from swell.metrics import Metrics
@@ -20,7 +22,7 @@ class Services:
     store: Store
     controller: Controller
     engine: WorkersEngine
-    owner: str  #: who this private server belongs to
+    owner: str  #: who this server belongs to
     token: str
     worker_token: str
     job_secret: str  #: what the tokens of jobs are made with
@@ -28,6 +30,8 @@ class Services:
     hosts: frozenset[str]  #: what a Host header may say
     server_id: str  #: new for every process; workers repeat themselves to a new one
     stop: Callable[[], None]
+    config: Config = field(default_factory=Config)
+    box: Box | None = None  #: None: private to the owner
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
     control: Bell = field(default_factory=Bell)

@@ -41,7 +41,9 @@ class Cancellation(Strict):
 
 class Cancellations(Cancellation):
     jobs: list[str] = Field(default_factory=list, max_length=100_000, description="ids or names")
-    all: bool = Field(default=False, description="every job that has not ended, instead of a list")
+    all: bool = Field(default=False, description="every job of one's own that has not ended, instead of a list")
+    user: str | None = Field(default=None, description="with `all`: of this user; administrators only")
+    all_users: bool = Field(default=False, description="with `all`: of everybody; administrators only")
 
 
 class Sync(BaseModel):
@@ -120,11 +122,12 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorOut, "description": text}
     for status, text in {
         401: "no token, or a stale one",
-        403: "a wrong Host, Origin or kind of token",
-        404: "no such job",
+        403: "a wrong Host, Origin or kind of token; or only administrators may",
+        404: "no such job, or not one of yours",
         409: "an ambiguous name, or a job in a state that does not allow it",
         413: "too large",
         422: "the request cannot be carried out as asked",
+        429: "over a limit of how many or how often",
         503: "try again later",
     }.items()
 }

@@ -66,10 +66,10 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     return [word for word in words if word.startswith(incomplete)]
 
 
-def job_argument(*, many: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def job_argument(*, many: bool = False, required: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     if many:
         return click.argument(
-            "jobs", metavar="JOB...", nargs=-1, required=True, callback=_refuse_empty, shell_complete=complete_job
+            "jobs", metavar="JOB...", nargs=-1, required=required, callback=_refuse_empty, shell_complete=complete_job
         )
     return click.argument("job", metavar="JOB", callback=_refuse_empty, shell_complete=complete_job)
 

@@ -99,6 +99,12 @@ def say_end(job: Job) -> None:
         say(f"job {job.id} {job.state}: {reason['message']}")
 
 
+def say_lines(lines: dict[str, str]) -> None:
+    """'name:  text', one below the other."""
+    for name, text in lines.items():
+        print(f"{name + ':':<12}{text}")
+
+
 def why_text(job: dict[str, Any]) -> str:
     reason = job["reason"]
     return f"{reason['code']}: {reason['message']}" if reason else ""

@@ -20,49 +20,50 @@ WATCH_S = 2.0
 
 
 @click.command("ps")
-@click.option("-a", "--all", "everything", is_flag=True, help="Also jobs that ended more than a day ago.")
-@click.option("-u", "--user", metavar="USER", help="Only this user's.")
+@click.option("-a", "--all", is_flag=True, help="Also jobs that ended more than a day ago.")
+@click.option("-u", "--user", metavar="USER", help="This user's.  [default: yours]")
+@click.option("--all-users", is_flag=True, help="Everybody's; of others what a queue shows.")
 @click.option("-w", "--watch", is_flag=True, help="Show it again every 2 seconds.")
 @click.option("--limit", type=click.IntRange(1), help=f"At most so many.  [default: {ROWS} in tables]")
 @output_option
 @with_client
-def command(client: Client, everything: bool, user: str | None, watch: bool, limit: int | None, output: str) -> int:
+def command(client: Client, output: str, watch: bool, limit: int | None, **which: Any) -> int:
     """List jobs: active ones first, then those that ended in the last day.
 
     With -o json or yaml all of them are printed; docs/json.md lists the fields.
     """
     if output == "json" and limit is None and not watch:
-        _print_all(client, everything, user)
+        _print_all(client, which)
         return 0
     rows = limit or (ROWS if output in ("table", "wide") else None)
     while True:
-        answer = _fetch(client, everything, user, rows)
+        answer = _fetch(client, which, rows)
         if watch:
             print("\x1b[H\x1b[2J", end="")
-        _print(answer, output)
+        _print(answer, output, of_all=which["all_users"])
         if not watch:
             return 0
         sys.stdout.flush()
         time.sleep(WATCH_S)
 
 
-def _fetch(client: Client, everything: bool, user: str | None, limit: int | None) -> dict[str, Any]:
+def _fetch(client: Client, which: dict[str, Any], limit: int | None) -> dict[str, Any]:
     from swell.client.connection import path
 
-    answer: dict[str, Any] = client.connection.json("GET", path("jobs", all=everything, user=user, limit=limit))
+    answer: dict[str, Any] = client.connection.json("GET", path("jobs", **which, limit=limit))
     return answer
 
 
-def _print_all(client: Client, everything: bool, user: str | None) -> None:
+def _print_all(client: Client, which: dict[str, Any]) -> None:
     """One job per line, as it comes: reading and writing ten thousand of them again would cost a second."""
     from swell.client.connection import path
 
-    lines = client.connection.raw("GET", path("jobs", all=everything, user=user, lines=True)).data.rstrip(b"\n")
+    lines = client.connection.raw("GET", path("jobs", **which, lines=True)).data.rstrip(b"\n")
     sys.stdout.flush()
     sys.stdout.buffer.write(b"[" + lines.replace(b"\n", b",\n ") + b"]\n")
 
 
-def _print(answer: dict[str, Any], output: str) -> None:
+def _print(answer: dict[str, Any], output: str, *, of_all: bool) -> None:
     from swell.cli.printing import print_document, print_table
 
     jobs = answer["jobs"]
@@ -73,20 +74,21 @@ def _print(answer: dict[str, Any], output: str) -> None:
     elif not jobs:
         print("no jobs; run one with: swell run -- COMMAND")
     else:
-        header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs)
-        print_table(header, rows, states=2)
+        header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs, of_all=of_all)
+        print_table(header, rows, states=header.index("STATE"))
         if answer["not_shown"]:
             print(f"({answer['not_shown']} more; --limit N shows more, -o json all)")
 
 
-def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Progress has its columns as soon as any job reports it: terminals are narrow."""
+def short_rows(jobs: list[dict[str, Any]], *, of_all: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Users have a column when all of them were asked for, progress when any job reports it: terminals are narrow."""
     from swell.cli.printing import duration, moment, ran_for, why_text
 
     now = time.time()
     columns: dict[str, Callable[[dict[str, Any]], str]] = {
         "ID": lambda job: str(job["id"]),
         "NAME": lambda job: str(job["name"]),
+        "USER": lambda job: str(job["user"]),
         "STATE": lambda job: str(job["state"]),
         "PRIO": lambda job: str(job["priority"]),
         "WIDTH": _width,
@@ -97,16 +99,17 @@ def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
         "RAN": ran_for,
         "REASON": why_text,
     }
+    if not of_all:
+        del columns["USER"]
     if all(job["progress"]["epochs_done"] is None for job in jobs):
         del columns["EPOCHS"], columns["LEFT"]
     return list(columns), [[column(job) for column in columns.values()] for job in jobs]
 
 
 def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    header, rows = short_rows(jobs)
+    header, rows = short_rows(jobs, of_all=True)
     extra = [
         [
-            job["user"],
             ",".join(job["nodes"]) or "-",
             "-" if job["exit_code"] is None else str(job["exit_code"]),
             f"{job['resizes']}/{job['preemptions']}",
@@ -115,7 +118,7 @@ def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
         for job in jobs
     ]
     wide = [[*row[:-1], *more, row[-1]] for row, more in zip(rows, extra, strict=True)]
-    return [*header[:-1], "USER", "NODES", "EXIT", "RESIZED/PREEMPTED", "LOST", header[-1]], wide
+    return [*header[:-1], "NODES", "EXIT", "RESIZED/PREEMPTED", "LOST", header[-1]], wide
 
 
 def _width(job: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "delete": ("delete", "Forget ended jobs and their logs."),
     "nodes": ("nodes", "Machines, GPUs and who holds them."),
     "usage": ("usage", "GPU-hours by user and day."),
+    "service": ("service", "One server for everybody on this machine."),
     "demo": ("demo", "See it work, in under a minute."),
     "completion": ("completion", "Shell completion for bash, zsh or fish."),
 }

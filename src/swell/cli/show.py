@@ -33,7 +33,7 @@ def command(client: Client, job: str, output: str) -> int:
 
 
 def _print(job: dict[str, Any]) -> None:
-    from swell.cli.printing import event_detail, paint, print_table, why_text
+    from swell.cli.printing import event_detail, paint, print_table, say_lines, why_text
 
     spec = job["spec"]
     role = spec["roles"][0]
@@ -51,8 +51,7 @@ def _print(job: dict[str, Any]) -> None:
         "started": job["started_at"] or "-",
         "ended": job["ended_at"] or "-",
     }
-    for name, text in lines.items():
-        print(f"{name + ':':<12}{text}")
+    say_lines(lines)
     _print_profile(job["training"])
     for attempt in job["attempts"]:
         print(f"\nattempt {attempt['number']}: width {attempt['width']}, {attempt['outcome'] or 'not ended'}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,12 +15,21 @@ if TYPE_CHECKING:
     from swell.state import StateFolder
 
 
+def declared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What a server is told of its machine, and how long it keeps history."""
+    for option in (
+        click.option("--keep", metavar="TIME|forever", help="How long ended jobs and logs are kept.  [default: 30d]"),
+        click.option("--cpus", metavar="N|auto", help="Offer N CPUs; auto: what the machine has."),
+        click.option("--gpu-memory", metavar="SIZE", help="Memory of each simulated GPU.  [default: 16GiB]"),
+        click.option("--gpus", metavar="N|auto", help="Declare N simulated GPUs; auto: what the machine has."),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command("up")
 @click.option("-d", "--detach", is_flag=True, help="Return when the server answers.")
-@click.option("--gpus", metavar="N|auto", help="Declare N simulated GPUs; auto: what the machine has.")
-@click.option("--gpu-memory", metavar="SIZE", help="Memory of each simulated GPU.  [default: 16GiB]")
-@click.option("--cpus", metavar="N|auto", help="Offer N CPUs; auto: what the machine has.")
-@click.option("--keep", metavar="TIME|forever", help="How long ended jobs and their logs are kept.  [default: 30d]")
+@declared_options
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the last one]")
 @state_option
 def command(
@@ -43,16 +52,21 @@ def command(
     from swell.state import StateFolder
 
     folder = StateFolder.locate(state)
+    if folder.socket is not None:
+        raise Conflict(
+            f"a box server is for everybody on {folder}; use it as it is (`swell run`, `swell ps`), "
+            "or name a folder with --state for a private one"
+        )
     if is_running(folder):
         pid = folder.lock_holder("server")
         raise Conflict(
             f"a server for {folder} runs already (process {pid}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
-    changed = _settings(gpus, gpu_memory, cpus, keep)
+    changed = settings(gpus, gpu_memory, cpus, keep)
     folder.prepare()
     if changed:
-        _remember(folder, changed)
+        remember(folder, changed)
     if not detach:
         say(f"serving {folder} in the foreground; Ctrl-C stops the server, running jobs go on")
         os.execv(  # noqa: S606  becoming the server is the point
@@ -67,7 +81,7 @@ def command(
     return 0
 
 
-def _remember(folder: StateFolder, changed: dict[str, object]) -> None:
+def remember(folder: StateFolder, changed: dict[str, object]) -> None:
     from swell.errors import Unavailable
     from swell.state import disk_problem
 
@@ -77,7 +91,7 @@ def _remember(folder: StateFolder, changed: dict[str, object]) -> None:
         raise Unavailable(disk_problem(error, folder.root)) from error
 
 
-def _settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: str | None) -> dict[str, object]:
+def settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: str | None) -> dict[str, object]:
     """Only what was said; 'auto' takes an earlier word back."""
     from swell.model.quantity import parse_cpus, parse_duration, parse_memory
 

@@ -161,8 +161,16 @@ class Client:
         """By id or name; of several with one name the newest."""
         return Job(self, self.connection.json("GET", job_path(ref)))
 
-    def jobs(self, *, all: bool = False, user: str | None = None, limit: int | None = None) -> list[Job]:  # noqa: A002
-        answer = self.connection.json("GET", path("jobs", all=all, user=user, limit=limit))
+    def jobs(
+        self,
+        *,
+        all: bool = False,  # noqa: A002
+        user: str | None = None,
+        all_users: bool = False,
+        limit: int | None = None,
+    ) -> list[Job]:
+        """One's own; another user's or everybody's on a box server, of which less is told."""
+        answer = self.connection.json("GET", path("jobs", all=all, user=user, all_users=all_users, limit=limit))
         return [Job(self, document) for document in answer["jobs"]]
 
     def show(self, ref: str | int) -> dict[str, Any]:
@@ -178,9 +186,11 @@ class Client:
         body = {"jobs": [str(ref) for ref in refs], "grace_s": grace_s}
         return [Job(self, found) for found in self.connection.json("POST", path("jobs", "cancel"), body)["jobs"]]
 
-    def cancel_all(self, *, grace_s: float | None = None) -> list[Job]:
-        """Every job that has not ended."""
-        body = {"all": True, "grace_s": grace_s}
+    def cancel_all(
+        self, *, user: str | None = None, all_users: bool = False, grace_s: float | None = None
+    ) -> list[Job]:
+        """Every job of one's own that has not ended; an administrator says whose."""
+        body = {"all": True, "user": user, "all_users": all_users, "grace_s": grace_s}
         return [Job(self, found) for found in self.connection.json("POST", path("jobs", "cancel"), body)["jobs"]]
 
     def hold(self, ref: str | int) -> Job:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
+from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, TooMany, Unavailable
+from swell.sockets import UnixConnection
 from swell.state import StateFolder
 
 TIMEOUT_S = 90.0  # above any long poll
 KINDS: dict[str, type[SwellError]] = {
-    kind.__name__: kind for kind in (Conflict, Denied, NotFound, Rejected, TooLarge, Unavailable)
+    kind.__name__: kind for kind in (Conflict, Denied, NotFound, Rejected, TooLarge, TooMany, Unavailable)
 }
 
 
@@ -51,8 +52,7 @@ class Connection:
                 return self.raw(method, path, body, headers=headers)
             doubt = "" if method == "GET" else "; look whether it was done (swell ps) before you repeat it"
             raise NoServer(
-                f"the server of {self.state} went away in the middle of a request{doubt}; "
-                f"start it again with `swell up -d` ({self.state.server_log} may say why)"
+                f"the server of {self.state} went away in the middle of a request{doubt}; {_what_to_do(self.state)}"
             ) from error
         except TimeoutError as error:
             self.close()
@@ -66,12 +66,15 @@ class Connection:
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         connection = self._http or self._connect()
         self._http = connection
-        common = {"Authorization": f"Bearer {_token(self.state)}", "Content-Type": "application/json"}
+        common = {**_identity(self.state), "Content-Type": "application/json"}
         try:
             connection.request(method, path, body, common | headers)
-        except ConnectionRefusedError as error:
+        except (ConnectionRefusedError, FileNotFoundError) as error:
             self.close()
             raise no_server(self.state) from error
+        except PermissionError as error:
+            self.close()
+            raise Denied(f"you may not use the socket {self.state.socket}; {_what_to_do(self.state)}") from error
         response = connection.getresponse()
         answer = Answer(response.status, response.read(), response)
         if response.status >= 300:
@@ -83,20 +86,22 @@ class Connection:
         stream = Connection(self.state)
         try:
             http_connection = stream._connect()
-            http_connection.request("GET", path, headers={"Authorization": f"Bearer {_token(self.state)}"})
+            http_connection.request("GET", path, headers=_identity(self.state))
             response = http_connection.getresponse()
             if response.status >= 300:
                 raise _error(Answer(response.status, response.read(), response))
             yield from response  # ends quietly, also where the line was cut
-        except ConnectionRefusedError as error:
+        except (ConnectionRefusedError, FileNotFoundError) as error:
             raise no_server(self.state) from error
         except (http.client.HTTPException, OSError):
             pass
         finally:
             stream.close()
-        raise NoServer(f"the server of {self.state} went away; start it again with `swell up -d`")
+        raise NoServer(f"the server of {self.state} went away; {_what_to_do(self.state)}")
 
     def _connect(self) -> http.client.HTTPConnection:
+        if self.state.socket is not None:
+            return UnixConnection(self.state.socket, timeout=TIMEOUT_S)
         address = urlsplit(str(self.state.read_json(self.state.server_file).get("url", "")))
         if not address.hostname:
             raise no_server(self.state)
@@ -111,7 +116,15 @@ class Answer:
 
 
 def no_server(state: StateFolder) -> NoServer:
+    if state.socket is not None:
+        return NoServer(f"the box server of {state} does not answer; {_what_to_do(state)}")
     return NoServer(f"no server runs for {state}; start one with `swell up -d`, or name another folder with --state")
+
+
+def _what_to_do(state: StateFolder) -> str:
+    if state.socket is not None:
+        return "ask your administrator: systemctl status swell"
+    return f"start it again with `swell up -d` ({state.server_log} may say why)"
 
 
 def path(*parts: object, **query: object) -> str:
@@ -121,9 +134,12 @@ def path(*parts: object, **query: object) -> str:
     return "/api/v1/" + "/".join(quote(str(part), safe="") for part in parts) + (f"?{urlencode(text)}" if text else "")
 
 
-def _token(state: StateFolder) -> str:
+def _identity(state: StateFolder) -> dict[str, str]:
+    """A private server wants its token; on a box server's socket the kernel says who we are."""
+    if state.socket is not None:
+        return {}
     try:
-        return state.token.read_text().strip()
+        return {"Authorization": f"Bearer {state.token.read_text().strip()}"}
     except PermissionError as error:
         raise Denied(f"the token {state.token} may not be read; this server belongs to somebody else") from error
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -30,11 +30,16 @@ def connect(state: str | None = None, *, start: bool = True) -> Client:
 
 
 def is_running(state: StateFolder) -> bool:
+    if state.socket is not None:
+        return _replies(state)
     return state.lock_holder("server") is not None
 
 
 def ensure_server(state: StateFolder, *, port: int = 0) -> bool:
     """True when we had to start one. Two that start at once end up with one server; a dying one is waited for."""
+    if state.socket is not None:  # never a private one beside it: they would fight for the GPUs
+        Connection(state).raw("GET", path("health"))
+        return False
     process: subprocess.Popen[bytes] | None = None
     until = time.monotonic() + START_S_MAX
     while time.monotonic() < until:
@@ -56,8 +61,10 @@ def _spawn(state: StateFolder, port: int) -> subprocess.Popen[bytes]:
 
 
 def _answers(state: StateFolder) -> bool:
-    if not is_running(state):
-        return False
+    return is_running(state) and _replies(state)
+
+
+def _replies(state: StateFolder) -> bool:
     connection = Connection(state)
     try:
         connection.raw("GET", path("health"))
@@ -76,6 +83,9 @@ def _last_words(log: Path) -> str:
 
 def stop_server(state: StateFolder) -> bool:
     """Server first, then worker; running tasks are left alone. False: nothing ran."""
+    if state.socket is not None:
+        Connection(state).raw("POST", path("server", "stop"))
+        return True
     server = state.lock_holder("server")
     if server:
         try:

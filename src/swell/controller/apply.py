@@ -197,6 +197,8 @@ def launches(
             time_limit_s=limit_s,
             grace_s=spec.grace_s,
             tensorboard=spec.tensorboard if node == nodes[0] else None,
+            user=None if job.uid is None else job.owner,
+            uid=job.uid,
         )
         for node in nodes
     )

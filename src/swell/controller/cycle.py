@@ -13,12 +13,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from swell.config import Limits
 from swell.controller.accounting import HALF_LIFE_S, Accounts
 from swell.controller.apply import Begin, begin, carry_out, done_before, enact
 from swell.controller.clock import Clock
-from swell.controller.intents import Intent, Turn, hold, release, report, requeue, scale
+from swell.controller.intents import Intent, Turn, asked_from, hold, release, report, requeue, scale
 from swell.controller.observe import Effect, fold
 from swell.controller.reporting import Reporting
 from swell.controller.training import control_of
@@ -29,7 +31,7 @@ from swell.engines import Engine
 from swell.errors import Conflict, NotFound, SwellError, Unavailable
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import Observation
-from swell.model.plan import Plan, Snapshot
+from swell.model.plan import Plan, Snapshot, Standing
 from swell.model.reason import Code, Reason
 from swell.model.training import Control, Report
 from swell.model.usage import DayOfUse
@@ -61,6 +63,7 @@ class Controller:
         reporting: Reporting,
         notify: Callable[[JobRecord], None] = lambda _: None,
         half_life_s: float = HALF_LIFE_S,
+        limits: Callable[[str], Limits] = lambda _: Limits(),
         watch: Callable[[Cycled], None] = lambda _: None,
     ) -> None:
         self._store = store
@@ -69,6 +72,7 @@ class Controller:
         self._keep_s = keep_s  #: None: history is kept for ever
         self._reporting = reporting
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
+        self._limits = limits  #: of a user
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
         self._watch = watch  #: told of every cycle; must not block
         self._booking = threading.Lock()  #: held while what is stored and the accounts may differ
@@ -92,9 +96,17 @@ class Controller:
 
     # -- intents, from any thread ---------------------------------------------------------------------------
 
-    def submit(self, jobs: Sequence[NewJob], *, key: str | None = None, digest: str = "") -> Future[list[JobRecord]]:
+    def submit(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        key: str | None = None,
+        digest: str = "",
+        origin: str = "",
+        queued_max: int | None = None,
+    ) -> Future[list[JobRecord]]:
         """Accepted means stored; the loop hears of it from the same commit, whoever still listens."""
-        future = self._store.accept(jobs, key=key, digest=digest)
+        future = self._store.accept(jobs, key=key, digest=digest, origin=origin, queued_max=queued_max)
         future.add_done_callback(self._accepted)
         return future
 
@@ -109,9 +121,9 @@ class Controller:
                 self._arrivals.append(record.submitted_at)
                 self._follow(world, world.add(record))
 
-    def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None) -> Future[None]:
+    def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str = "") -> Future[None]:
         """All of them before the next plan: what one gives back must not start another that is to end too."""
-        future = self._store.request_cancel(jobs, by=by, grace_s=grace_s)
+        future = self._store.request_cancel(jobs, by=by, grace_s=grace_s, origin=origin)
 
         def asked(world: World) -> None:
             for job in world.jobs.keys() & set(jobs):
@@ -121,20 +133,20 @@ class Controller:
         future.add_done_callback(lambda done: self._tell(asked) if _is_well(done) else None)
         return future
 
-    def hold(self, job: JobId, *, by: str) -> Future[None]:
+    def hold(self, job: JobId, *, by: str, origin: str = "") -> Future[None]:
         """It waits until somebody releases it; a running one gives its room back at its next checkpoint."""
-        return self._intend(hold(job, by))
+        return self._intend(asked_from(origin, hold(job, by)))
 
-    def release(self, job: JobId, *, by: str) -> Future[None]:
-        return self._intend(release(job, by))
+    def release(self, job: JobId, *, by: str, origin: str = "") -> Future[None]:
+        return self._intend(asked_from(origin, release(job, by)))
 
-    def requeue(self, job: JobId, *, by: str, is_now: bool) -> Future[None]:
+    def requeue(self, job: JobId, *, by: str, is_now: bool, origin: str = "") -> Future[None]:
         """Start it again: from its last checkpoint when it has one."""
-        return self._intend(requeue(job, by, is_now=is_now, read=self._store.job))
+        return self._intend(asked_from(origin, requeue(job, by, is_now=is_now, read=self._store.job)))
 
-    def scale(self, job: JobId, width: int | None, *, by: str, is_now: bool) -> Future[None]:
+    def scale(self, job: JobId, width: int | None, *, by: str, is_now: bool, origin: str = "") -> Future[None]:
         """Give it this width as soon as there is room; None: what the planner thinks best again."""
-        return self._intend(scale(job, width, by, is_now=is_now))
+        return self._intend(asked_from(origin, scale(job, width, by, is_now=is_now)))
 
     def report(self, told: Report) -> Future[None]:
         """What a job says of itself. Done when it is on disk."""
@@ -165,14 +177,14 @@ class Controller:
         self._wake.set()
         return future
 
-    def delete(self, jobs: Sequence[JobRecord], *, by: str) -> Future[None]:
+    def delete(self, jobs: Sequence[JobRecord], *, by: str, origin: str = "") -> Future[None]:
         for job in jobs:
             if not job.state.has_ended:
                 raise Conflict(f"job {job.id} ({job.name}) is {job.state}; cancel it first: swell cancel {job.id}")
         for job in jobs:
             for number in range(1, job.attempts + 1):
                 self._engine.erase(AttemptId(job.id, number))
-        return self._store.forget([job.id for job in jobs], by=by)
+        return self._store.forget([job.id for job in jobs], by=by, origin=origin)
 
     def reason(self, job: JobRecord) -> Reason | None:
         """Why it is not running, worked out from the latest plan; None while running or succeeded."""
@@ -338,15 +350,23 @@ class Controller:
         turn.effects += see_to_what_is_due(self._world, changes, now)
         self._note_nodes(self._unrecorded[-1], changes)
         arrivals = tuple(self._arrivals)
-        snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views(), arrivals)
+        snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views(), arrivals, self._standings(now))
         began = self._clock.busy()
         plan = _plan_safely(snapshot)
         turn.plan_s = self._clock.busy() - began
         begins, stops = enact(self._world, plan, changes, now)
         turn.effects += stops
         # Reasons are told from how things stand with this plan carried out: what it starts is no longer free.
-        after = Snapshot(now, snapshot.nodes, self._world.views(), arrivals) if plan.actions else snapshot
+        after = replace(snapshot, jobs=self._world.views()) if plan.actions else snapshot
         return results, begins, (after, plan)
+
+    def _standings(self, now: float) -> dict[str, Standing]:
+        """Of everybody whose jobs wait or run."""
+        owners = {job.owner for job in self._world.jobs.values()}
+        return {
+            owner: Standing(self.accounts.faded_gpu_s(owner, now), limits.gpus, limits.running)
+            for owner, limits in ((owner, self._limits(owner)) for owner in sorted(owners))
+        }
 
     def _note_nodes(self, seen: Observation, changes: Changes) -> None:
         reachable = frozenset(node.id for node in seen.nodes if node.is_reachable)

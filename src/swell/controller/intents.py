@@ -33,9 +33,20 @@ class Turn:
     effects: list[Effect] = field(default_factory=list)
     restarts_s: list[float] = field(default_factory=list)  #: what the start of jobs that began to train has cost
     plan_s: float = 0.0  #: CPU time
+    origin: str = ""  #: from where the intent under way was asked
 
 
 Intent = Callable[[Turn], T]
+
+
+def asked_from(origin: str, intent: Intent[T]) -> Intent[T]:
+    """Its events say from where."""
+
+    def with_origin(turn: Turn) -> T:
+        turn.origin = origin
+        return intent(turn)
+
+    return with_origin
 
 
 def report(told: Report) -> Intent[None]:
@@ -173,4 +184,4 @@ def _refuse_unless_it_resumes(job: LiveJob, what: str, instead: str) -> None:
 def _note(turn: Turn, job: LiveJob, kind: str, by: str, **detail: object) -> None:
     job.write(turn.changes)
     turn.world.asked.add(job.id)
-    turn.changes.events.append(EventRecord(kind, job.id, by, detail=dict(detail)))
+    turn.changes.events.append(EventRecord(kind, job.id, by, detail=dict(detail), origin=turn.origin))

@@ -56,6 +56,8 @@ class Launch:
     time_limit_s: float | None  #: None: endless
     grace_s: float
     tensorboard: str | None = None  #: folder; None: no TensorBoard beside it
+    user: str | None = None  #: as whom its tasks run; None: as the worker itself
+    uid: int | None = None  #: of that user when it was submitted; None: as above
     is_stopping: bool = False
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:

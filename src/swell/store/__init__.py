@@ -6,7 +6,7 @@ it makes no decision. One thread writes, and commits once for everybody who wait
 """
 
 from swell.store.records import AttemptRecord, EventRecord, JobRecord, NewJob, TaskRecord
-from swell.store.store import Changes, Store, open_store
+from swell.store.store import Changes, Store, no_job, open_store
 
 __all__ = [
     "AttemptRecord",
@@ -16,5 +16,6 @@ __all__ = [
     "NewJob",
     "Store",
     "TaskRecord",
+    "no_job",
     "open_store",
 ]

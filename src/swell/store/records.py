@@ -22,6 +22,7 @@ class NewJob:
     spec: JobSpec
     owner: str
     environment: dict[str, str]
+    uid: int | None = None  #: as whom its tasks run; None: as the server itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class JobRecord:
     notice_due: int = 0
     gpu_memory_mib: int | None = None  #: what it was seen to need on a GPU it shares; None: what its spec says
     gpu_peak_mib: int | None = None  #: the most it was seen to use on one GPU; None: not measured
+    uid: int | None = None  #: as whom its tasks run; None: as the server itself
 
     @property
     def training(self) -> TrainingRecord | None:

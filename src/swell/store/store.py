@@ -21,12 +21,13 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    true,
     update,
 )
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DatabaseError
 
-from swell.errors import Conflict, NotFound, Unavailable
+from swell.errors import Conflict, NotFound, TooMany, Unavailable
 from swell.model.job import ENDED, JobId, JobState
 from swell.model.reason import Code
 from swell.model.usage import Account, DayOfUse, Used
@@ -108,35 +109,58 @@ class Store:
 
     # -- writing -----------------------------------------------------------------------------------------
 
-    def accept(self, jobs: Sequence[NewJob], *, key: str | None = None, digest: str = "") -> Future[list[JobRecord]]:
-        """Durable before the future is done. The same key again answers with the jobs of the first time."""
-        return self._writer.submit(lambda connection: self._accept(connection, jobs, key, digest))
+    def accept(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        key: str | None = None,
+        digest: str = "",
+        origin: str = "",
+        queued_max: int | None = None,
+    ) -> Future[list[JobRecord]]:
+        """Durable before the future is done. The same key again answers with the jobs of the first time.
 
-    def request_cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None) -> Future[None]:
+        All are of one owner, who may have no more than `queued_max` waiting; None: as many as they like.
+        """
+        return self._writer.submit(lambda connection: self._accept(connection, jobs, key, digest, origin, queued_max))
+
+    def request_cancel(
+        self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str = ""
+    ) -> Future[None]:
         values = {"cancel_requested_by": by, "cancel_grace_s": grace_s}
-        asked = [EventRecord("CancelRequested", job, by, {"grace_s": grace_s}) for job in jobs]
+        asked = [EventRecord("CancelRequested", job, by, {"grace_s": grace_s}, origin=origin) for job in jobs]
         return self.record(Changes(jobs={job: dict(values) for job in jobs}, events=asked))
 
     def record(self, changes: Changes) -> Future[None]:
         return self._writer.submit(lambda connection: self._record(connection, changes))
 
-    def forget(self, jobs: Sequence[JobId], *, by: str) -> Future[None]:
+    def forget(self, jobs: Sequence[JobId], *, by: str, origin: str = "") -> Future[None]:
         """Remove ended jobs with their attempts and tasks; the events stay as the audit trail."""
-        return self._writer.submit(lambda connection: self._forget(connection, jobs, by))
+        return self._writer.submit(lambda connection: self._forget(connection, jobs, by, origin))
 
     def forget_events(self, before: float) -> Future[None]:
         old = delete(tables.event).where(tables.event.c.at < before)
         old_keys = delete(tables.idempotency).where(tables.idempotency.c.at < before)
         return self._writer.submit(lambda connection: (connection.execute(old), connection.execute(old_keys))[0])
 
-    def _accept(self, connection: Connection, jobs: Sequence[NewJob], key: str | None, digest: str) -> list[JobRecord]:
+    def _accept(
+        self,
+        connection: Connection,
+        jobs: Sequence[NewJob],
+        key: str | None,
+        digest: str,
+        origin: str,
+        queued_max: int | None,
+    ) -> list[JobRecord]:
         if key is not None:
             earlier = _replay(connection, key, digest)
             if earlier is not None:
                 return earlier
+        if queued_max is not None:
+            _refuse_too_many(connection, jobs, queued_max)
         now = self._clock()
         records = [self._insert(connection, job, now) for job in jobs]
-        self._write_events(connection, [_submitted(record) for record in records])
+        self._write_events(connection, [_submitted(record, origin) for record in records])
         if key is not None:
             ids = json.dumps([record.id for record in records])
             connection.execute(INSERT_KEY, {"key": key, "digest": digest, "job_ids": ids, "at": now})
@@ -148,6 +172,7 @@ class Store:
             "version": 1,
             "name": new.spec.name,
             "owner": new.owner,
+            "uid": new.uid,
             "state": str(JobState.QUEUED),
             "reason_code": str(Code.NOT_YET_PLANNED),
             "reason_evidence": "{}",
@@ -199,12 +224,12 @@ class Store:
             rows = [_event_row(record, now) for record in events]
             connection.execute(INSERT_EVENT, rows)
 
-    def _forget(self, connection: Connection, jobs: Sequence[JobId], by: str) -> None:
+    def _forget(self, connection: Connection, jobs: Sequence[JobId], by: str, origin: str) -> None:
         for job in jobs:
             connection.execute(delete(tables.task).where(tables.task.c.job_id == job))
             connection.execute(delete(tables.attempt).where(tables.attempt.c.job_id == job))
             connection.execute(delete(tables.job).where(tables.job.c.id == job))
-        self._write_events(connection, [EventRecord("Deleted", job, by) for job in jobs])
+        self._write_events(connection, [EventRecord("Deleted", job, by, origin=origin) for job in jobs])
         used = select(tables.job.c.environment).distinct()
         connection.execute(delete(tables.environment).where(tables.environment.c.hash.not_in(used)))
 
@@ -213,20 +238,20 @@ class Store:
     def job(self, job: JobId) -> JobRecord:
         found = self._rows(SELECT_JOB, {"job": job})
         if not found:
-            raise NotFound(f"there is no job {job}; `swell ps -a` lists all")
+            raise no_job(job)
         return job_record(found[0])
 
-    def jobs_named(self, name: str) -> list[JobRecord]:
-        """Newest first."""
-        named = select(tables.job).where(tables.job.c.name == name).order_by(tables.job.c.id.desc())
-        return [job_record(row) for row in self._rows(named)]
+    def jobs_named(self, name: str, *, owner: str | None = None) -> list[JobRecord]:
+        """Newest first; of one owner, or of all."""
+        named = select(tables.job).where((tables.job.c.name == name) & _is_of(owner))
+        return [job_record(row) for row in self._rows(named.order_by(tables.job.c.id.desc()))]
 
-    def names(self, limit: int = 200) -> list[str]:
-        recent = select(tables.job.c.name).order_by(tables.job.c.id.desc()).limit(limit)
+    def names(self, limit: int = 200, *, owner: str | None = None) -> list[str]:
+        recent = select(tables.job.c.name).where(_is_of(owner)).order_by(tables.job.c.id.desc()).limit(limit)
         return sorted({row[0] for row in self._rows(recent)})
 
-    def active(self) -> list[JobRecord]:
-        rows = self._rows(select(tables.job).where(_is_active()).order_by(tables.job.c.id))
+    def active(self, *, owner: str | None = None) -> list[JobRecord]:
+        rows = self._rows(select(tables.job).where(_is_active() & _is_of(owner)).order_by(tables.job.c.id))
         return [job_record(row) for row in rows]
 
     def listing(
@@ -289,11 +314,19 @@ class Store:
         return task_record(rows[0]) if rows else None
 
     def events(
-        self, *, after: int = 0, job: JobId | None = None, limit: int = EVENTS_PER_READ_MAX
+        self,
+        *,
+        after: int = 0,
+        job: JobId | None = None,
+        owner: str | None = None,
+        limit: int = EVENTS_PER_READ_MAX,
     ) -> list[EventRecord]:
+        """Of one job; or of one owner's jobs; or all there are."""
         wanted = select(tables.event).where(tables.event.c.id > after).order_by(tables.event.c.id).limit(limit)
         if job is not None:
             wanted = wanted.where(tables.event.c.job_id == job)
+        if owner is not None:
+            wanted = wanted.where(tables.event.c.job_id.in_(select(tables.job.c.id).where(_is_of(owner))))
         return [event_record(row) for row in self._rows(wanted)]
 
     def arrivals(self, count: int) -> list[float]:
@@ -408,17 +441,38 @@ def _keep_environment(connection: Connection, environment: dict[str, str]) -> st
     return digest
 
 
-def _submitted(record: JobRecord) -> EventRecord:
-    return EventRecord("Submitted", record.id, record.owner, {"name": record.name})
+def _refuse_too_many(connection: Connection, jobs: Sequence[NewJob], queued_max: int) -> None:
+    owner = jobs[0].owner
+    waits = tables.job.c.state.in_([str(JobState.QUEUED), str(JobState.HELD)])
+    counted = select(func.count()).select_from(tables.job).where(waits & _is_of(owner))
+    waiting = connection.execute(counted).scalar_one()
+    if waiting + len(jobs) > queued_max:
+        raise TooMany(
+            f"{owner!r} may have {queued_max} jobs waiting and has {waiting}, so {len(jobs)} more cannot be taken; "
+            "wait until some have started, cancel some, or submit an array, which counts as one job"
+        )
+
+
+def _submitted(record: JobRecord, origin: str) -> EventRecord:
+    return EventRecord("Submitted", record.id, record.owner, {"name": record.name}, origin=origin)
 
 
 def _is_active() -> Any:
     return tables.job.c.state.not_in(ENDED_STATES)
 
 
+def _is_of(owner: str | None) -> Any:
+    """None: everybody's."""
+    return true() if owner is None else tables.job.c.owner == owner
+
+
 def _is_listed(ended_since: float | None, owner: str | None) -> Any:
-    wanted = _is_active() | (tables.job.c.ended_at >= (ended_since or 0.0))
-    return wanted if owner is None else wanted & (tables.job.c.owner == owner)
+    return (_is_active() | (tables.job.c.ended_at >= (ended_since or 0.0))) & _is_of(owner)
+
+
+def no_job(job: JobId) -> NotFound:
+    """The same words whether it never was, was deleted, or is not for who asks to see."""
+    return NotFound(f"there is no job {job}; `swell ps -a` lists all")
 
 
 def _by_columns(jobs: dict[JobId, dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:

@@ -49,6 +49,7 @@ job = Table(
     Column("notice_due", Integer, nullable=False, server_default="0"),
     Column("gpu_memory_mib", Integer),  # what it was seen to need on a GPU it shares; null: what its spec says
     Column("gpu_peak_mib", Integer),  # null: not measured
+    Column("uid", Integer),  # as whom its tasks run; null: as the server itself
     Index("job_by_state", "state", "ended_at"),
     Index("job_by_name", "name"),
     sqlite_autoincrement=True,  # an id is never used again, also after its job was deleted

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 from swell.state import StateFolder
 from swell.worker.agent import Agent
@@ -15,8 +16,10 @@ from swell.worker.devices import Declared, offer
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="swell worker")
-    parser.add_argument("--state", required=True)
-    state = StateFolder.locate(parser.parse_args().state)
+    parser.add_argument("--state", type=Path, required=True)
+    parser.add_argument("--socket", type=Path, help="of the box server; tasks run as their users")
+    options = parser.parse_args()
+    state = StateFolder(options.state.absolute(), options.socket)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     os.umask(0o077)
     lock = state.lock("worker")

@@ -20,6 +20,7 @@ from swell.model.cluster import Node
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, RunSeen, TaskSeen
 from swell.state import StateFolder
+from swell.worker import cgroups
 from swell.worker.run import Alive, Machine, Run
 from swell.worker.sync import Desired, ServerLink
 
@@ -47,6 +48,7 @@ class Agent:
         self._unwanted: set[AttemptId] = set()
         self._is_behind = False  #: a launch could not be taken on; the desired set is asked for again
         self._next_look = 0.0
+        self._groups: Path | None = None  #: for the control groups of other users' tasks; None: none
         self._link = ServerLink(state, node, wake=self.wake)
         self.is_closing = False
 
@@ -163,12 +165,24 @@ class Agent:
 
     def _add(self, launch: Launch, *, port: int, boot_id: str, now: float) -> None:
         caller = self._state.read_json(self._state.tasks / ".environments" / launch.environment)
-        machine = Machine(self._link.store, self._boot_id, self._watch, self._news.append)
+        box = self._state if self._state.socket is not None else None
+        if box is not None and self._groups is None:
+            self._groups = self._find_groups()
+        machine = Machine(self._link.store, self._boot_id, self._watch, self._news.append, box, self._groups)
         run = Run(machine, launch, self._folder(launch.attempt), caller, port=port)
         self._runs[launch.attempt] = run
         run.take_up(boot_id=boot_id, now=now)
         if launch.is_stopping:
             run.change(launch, now)
+
+    def _find_groups(self) -> Path | None:
+        """Where an earlier life of ours had them: what it started must be found again."""
+        noted = self._state.tasks / ".cgroups"
+        before = Path(noted.read_text()) if noted.exists() else None
+        found = before if before is not None and before.is_dir() else cgroups.find_base(self._link.store)
+        if found is not None and found != before:
+            noted.write_text(str(found))
+        return found
 
     def _write(self, launch: Launch, *, port: int) -> None:
         """On disk before anything of it begins: after a power cut this says which boot it belonged to."""

@@ -2,6 +2,9 @@
 
 A task's processes are those in its keeper's session or group, and those that left it but still carry the task's
 mark in their environment. The keeper itself is spared: it ends when the command has, and records its code.
+
+Where tasks run as other users, a mark counts only on a process of the task's own user (anybody could write somebody
+else's into their own environment), and everything in the task's control groups belongs to it, whatever it looks like.
 """
 
 from __future__ import annotations
@@ -10,8 +13,23 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from swell.worker import cgroups
 
 GONE = (b"Z", b"X", b"")  # states of what has ended but is still listed, or no longer
+
+
+@dataclass(frozen=True, slots=True)
+class Confined:
+    """How far a task of another user can spread."""
+
+    uid: int
+    groups: tuple[Path, ...]  #: control groups that hold nothing but its processes and its keeper
+
+    def pids(self) -> list[int]:
+        return [pid for group in self.groups for pid in cgroups.pids(group)]
 
 
 def marks(store: str, attempt: str, index: int | None = None) -> tuple[bytes, ...]:
@@ -20,17 +38,22 @@ def marks(store: str, attempt: str, index: int | None = None) -> tuple[bytes, ..
     return found if index is None else (*found, f"SWELL_TASK_INDEX={index}".encode())
 
 
-def members(keeper: int | None, wanted: tuple[bytes, ...]) -> list[int]:
+def members(keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None = None) -> list[int]:
     """Every living process of a task but its keeper."""
-    own = os.getpid()
-    return [pid for pid in _pids() if pid not in (keeper, own) and _belongs(pid, keeper, wanted)]
+    spared = (keeper, os.getpid())
+    found = [pid for pid in _pids() if pid not in spared and _belongs(pid, keeper, wanted, confined)]
+    if confined is not None:
+        found += [pid for pid in confined.pids() if pid not in (*spared, *found) and _stat(pid)[0] not in GONE]
+    return found
 
 
-def group_is_empty(keeper: int) -> bool:
+def group_is_empty(keeper: int, confined: Confined | None = None) -> bool:
     """Is nobody left in the session of a keeper that has ended? Cheap when that is so: one system call.
 
     A zombie whose parent does not reap (process 1 of many containers) is in the group for ever, and is nobody.
     """
+    if confined is not None and any(_stat(pid)[0] not in GONE for pid in confined.pids()):
+        return False
     try:
         os.killpg(keeper, 0)
     except ProcessLookupError:
@@ -40,21 +63,21 @@ def group_is_empty(keeper: int) -> bool:
     return not any(keeper in _stat(pid)[1:] and _stat(pid)[0] not in GONE for pid in _pids())
 
 
-def terminate(keeper: int | None, wanted: tuple[bytes, ...], asked: set[int]) -> None:
+def terminate(keeper: int | None, wanted: tuple[bytes, ...], asked: set[int], confined: Confined | None = None) -> None:
     """Ask everybody once: SIGTERM, and SIGCONT so that a stopped one hears it. Notes in `asked` who was.
 
     A process that was being forked while we asked has missed it; asking again finds it, and spares the others a
     second SIGTERM, which many programs take for impatience.
     """
-    for pid in set(members(keeper, wanted)) - asked:
+    for pid in set(members(keeper, wanted, confined)) - asked:
         _signal(pid, signal.SIGTERM)
         _signal(pid, signal.SIGCONT)
         asked.add(pid)
 
 
-def kill(keeper: int | None, wanted: tuple[bytes, ...]) -> int:
+def kill(keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None = None) -> int:
     """End what is left, and what it forks meanwhile; returns how many were still there."""
-    found = members(keeper, wanted)
+    found = members(keeper, wanted, confined)
     for pid in found:
         _signal(pid, signal.SIGKILL)
     return len(found)
@@ -62,16 +85,25 @@ def kill(keeper: int | None, wanted: tuple[bytes, ...]) -> int:
 
 def is_keeper(pid: int, wanted: tuple[bytes, ...]) -> bool:
     """Is this process really our keeper, and not a stranger with a number that was used again?"""
-    return _has_marks(pid, wanted)
+    return _has_marks(pid, wanted) and _uid(pid) == os.getuid()
 
 
-def _belongs(pid: int, keeper: int | None, wanted: tuple[bytes, ...]) -> bool:
+def _belongs(pid: int, keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None) -> bool:
     state, group, session = _stat(pid)
     if state in GONE:
         return False
     if keeper is not None and keeper in (group, session):
         return True
-    return _has_marks(pid, wanted)
+    return _has_marks(pid, wanted) and (confined is None or _uid(pid) == confined.uid)
+
+
+def _uid(pid: int) -> int | None:
+    """The real one; None: it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123
+            return int(file.read().partition(b"\nUid:")[2].split(None, 1)[0])
+    except (OSError, IndexError):
+        return None
 
 
 def _pids() -> Iterator[int]:

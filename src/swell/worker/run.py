@@ -15,8 +15,9 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from swell.model.launch import (
@@ -31,7 +32,9 @@ from swell.model.launch import (
 )
 from swell.model.plan import ENDLESS
 from swell.model.quantity import IndexSet
-from swell.worker import processes, tasks, tensorboard
+from swell.state import StateFolder
+from swell.users import User, user_of_job
+from swell.worker import asuser, cgroups, processes, tasks, tensorboard
 from swell.worker.environment import run_variables, task_variables
 from swell.worker.logs import LogWatch
 from swell.worker.tasks import Found, Status
@@ -69,6 +72,8 @@ class Machine:
     boot_id: str
     watch: Callable[[int, Run, Alive], None]  #: tell us when this pidfd is ready
     report: Callable[[TaskSeen], None]
+    box: StateFolder | None = None  #: where tasks run as their users; None: they run as we do
+    groups: Path | None = None  #: folder for their control groups; None: there are none
 
 
 class Run:
@@ -91,6 +96,8 @@ class Run:
         self.is_finished = False
         self._port = port
         self._tensorboard: str | None = None  #: its address; empty: none; None: not looked after yet
+        self._tensorboard_keeper: int | None = None  #: None: it is not a child of ours
+        self._user = None if launch.user is None or launch.uid is None else user_of_job(launch.user, launch.uid)
 
     # -- taking up what is there -----------------------------------------------------------------------------
 
@@ -99,7 +106,7 @@ class Run:
         names = sorted(int(name) for name in os.listdir(self._folder) if name.isdigit())  # noqa: PTH208
         for index in names:
             self._left -= 1
-            self._take_up_task(index, tasks.inspect(self._folder / str(index)), boot_id=boot_id, now=now)
+            self._take_up_task(index, self._inspect(index), boot_id=boot_id, now=now)
         is_old = boot_id != self._machine.boot_id
         if is_old and not self.launch.is_array:
             # The disk may have lost the last names before the power went; a gang is not begun in doubt.
@@ -121,6 +128,24 @@ class Run:
             self._adopt(index, found, now)
         else:
             self._put_back(index)
+
+    def _inspect(self, index: int) -> Found:
+        """As its folder says. One whose keeper was killed lives on as long as its control group holds somebody."""
+        found = tasks.inspect(self._folder / str(index))
+        is_unsure = found.status is Status.ENDED and found.code is None and self.launch.uid is not None
+        if is_unsure and found.pid is not None and not self._has_left_nothing(found.pid, index):
+            return replace(found, status=Status.ALIVE, note="")
+        return found
+
+    def _confined(self, index: int | None = None) -> processes.Confined | None:
+        """Where to look for a task's processes, or all of the attempt's; None: they run as we do."""
+        if self.launch.uid is None:
+            return None
+        base, group = self._machine.groups, None if index is None else self._group(index)
+        if base is None:
+            return processes.Confined(self.launch.uid, ())
+        groups = tuple(base.glob(f"{self.launch.attempt}.*")) if group is None else (group,)
+        return processes.Confined(self.launch.uid, groups)
 
     def _lost_to_reboot(self, index: int, found: Found) -> None:
         at = time.time()
@@ -148,8 +173,12 @@ class Run:
     def _prepare(self) -> None:
         """What tasks find when they begin: their folder for checkpoints, a token in a file, TensorBoard."""
         self._tensorboard = ""
+        if self.launch.user is not None and self._user is None:
+            return  # who is not known here gets nothing; the tasks' own start says so
         own = dict(self.launch.own)
-        if "SWELL_TOKEN" in own:
+        if "SWELL_TOKEN" in own and self._user is not None:
+            self._prepare_for(self._user, own)
+        elif "SWELL_TOKEN" in own:
             token = self._folder / "token"
             with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
                 file.write(own["SWELL_TOKEN"])
@@ -159,7 +188,31 @@ class Run:
         launch, logdir = self.launch, self.launch.tensorboard
         if logdir is not None:
             port = self._port + launch.world_size  # above those that TF_CONFIG names
-            self._tensorboard = tensorboard.start(self._folder, logdir, launch.workdir, port, self._shared, self._marks)
+            start = partial(tensorboard.start, self._folder, logdir, launch.workdir, port, self._shared, self._marks)
+            self._tensorboard = start(spawn=self._spawn_tensorboard, confined=self._confined())
+
+    def _spawn_tensorboard(self, argv: Sequence[str], env: dict[str, str]) -> None:
+        """As any other task of that user, in a folder of its own; it ends with the attempt."""
+        if self.launch.user is None:
+            tensorboard.spawn(self._folder, argv, self.launch.workdir, env)
+            return
+        folder = f"{self._folder}/tensorboard"
+        tasks.claim(folder)
+        self._tensorboard_keeper = self._spawn_as_user(folder, "tensorboard", 0, tuple(argv), env)
+
+    def _prepare_for(self, user: User, own: dict[str, str]) -> None:
+        """In folders where only root makes anything, so that nobody can have put a link in the way."""
+        assert self._machine.box is not None
+        token = self._machine.box.tokens / str(self.launch.attempt)
+        token.unlink(missing_ok=True)
+        with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "w") as file:
+            file.write(own["SWELL_TOKEN"])
+            os.fchown(file.fileno(), user.uid, user.gid)
+        self._shared["KUBEFLOW_TRAINER_SERVER_TOKEN"] = str(token)
+        checkpoints = Path(own["SWELL_CHECKPOINTS"])
+        if checkpoints.parent == self._machine.box.checkpoints:  # any other is the user's own to make
+            checkpoints.mkdir(mode=0o700, exist_ok=True)
+            os.chown(checkpoints, user.uid, user.gid, follow_symlinks=False)
 
     def _begin_tasks(self, now: float) -> None:
         if self._tensorboard is None and self._left > 0:
@@ -196,7 +249,10 @@ class Run:
         try:
             launch = self.launch
             tasks.claim(folder)  # a claim that stands is our own: inspected, and never begun
-            pid = tasks.spawn(folder, lane, role.command, launch.workdir, launch.umask, env)
+            if launch.user is None:
+                pid = tasks.spawn(folder, lane, role.command, launch.workdir, launch.umask, env)
+            else:
+                pid = self._spawn_as_user(folder, index, lane, role.command, env)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in DISK_PROBLEMS:
                 self._put_back(index)
@@ -209,6 +265,21 @@ class Run:
         task.pidfd = os.pidfd_open(pid)
         self._machine.watch(task.pidfd, self, task)
         self._report_begun(task)
+
+    def _spawn_as_user(
+        self, folder: str, name: int | str, lane: int, command: tuple[str, ...], env: dict[str, str]
+    ) -> int:
+        launch = self.launch
+        if self._user is None:
+            raise ValueError(f"the user {launch.user} (uid {launch.uid}), who submitted it, is no longer known here")
+        group = self._group(name)
+        if group is not None:
+            cgroups.make(group)
+        return asuser.spawn(folder, lane, command, launch.workdir, launch.umask, env, self._user, group)
+
+    def _group(self, name: int | str) -> Path | None:
+        base = self._machine.groups
+        return None if base is None else base / f"{self.launch.attempt}.{name}"
 
     def _put_back(self, index: int) -> None:
         self._again.append(index)
@@ -241,7 +312,7 @@ class Run:
         code = _reap(task.pid)
         self._close(task)
         if code is None or code == 125 or task.kill_at is not None:
-            found = tasks.inspect(self._folder / str(task.index))
+            found = self._inspect(task.index)
             if found.status is Status.ALIVE:  # the keeper was killed, what it started lives on
                 return
             if found.status is Status.NEVER_BEGUN:
@@ -253,8 +324,8 @@ class Run:
 
     def _see_to_leftovers(self, task: Alive, now: float) -> None:
         assert task.pid is not None
-        if processes.group_is_empty(task.pid):
-            del self.alive[task.index]
+        if self._has_left_nothing(task.pid, task.index):
+            self._bury(task)
             return
         task.has_ended = True
         if task.kill_at is None:
@@ -262,8 +333,8 @@ class Run:
             self._ask(task, now)
 
     def _tend(self, task: Alive, now: float) -> None:
-        if task.has_ended and task.pid is not None and processes.group_is_empty(task.pid):
-            del self.alive[task.index]
+        if task.has_ended and task.pid is not None and self._has_left_nothing(task.pid, task.index):
+            self._bury(task)
             return
         if task.pidfd is None and not task.has_ended:
             self._look_at_folder(task)
@@ -276,8 +347,17 @@ class Run:
         elif task.kill_at is not None and now >= task.ask_at:
             self._ask(task, now)
 
+    def _has_left_nothing(self, keeper: int, index: int) -> bool:
+        return processes.group_is_empty(keeper, self._confined(index))
+
+    def _bury(self, task: Alive) -> None:
+        del self.alive[task.index]
+        group = self._group(task.index)
+        if group is not None:
+            cgroups.remove(group)
+
     def _look_at_folder(self, task: Alive) -> None:
-        found = tasks.inspect(self._folder / str(task.index))
+        found = self._inspect(task.index)
         if found.status is Status.ENDED:
             self._note_end(task.index, found, task)
             del self.alive[task.index]
@@ -295,13 +375,13 @@ class Run:
 
     def _ask(self, task: Alive, now: float) -> None:
         wanted = processes.marks(self._machine.store, str(self.launch.attempt), task.index)
-        processes.terminate(task.pid, wanted, task.asked)
+        processes.terminate(task.pid, wanted, task.asked, self._confined(task.index))
         task.ask_at = now + ASK_AGAIN_S
 
     def _kill(self, task: Alive, now: float) -> None:
         wanted = processes.marks(self._machine.store, str(self.launch.attempt), task.index)
         task.ask_at = ENDLESS  # the time for asking is over
-        still_there = processes.kill(task.pid, wanted)
+        still_there = processes.kill(task.pid, wanted, self._confined(task.index))
         task.kill_at = now + KILL_AGAIN_S
         if still_there or task.pidfd is None:
             task.alone_since = None
@@ -313,14 +393,24 @@ class Run:
 
     def _sweep(self, now: float) -> None:
         """Nothing of the attempt may stay behind, wherever it went."""
-        if not processes.members(None, self._marks):
+        confined = self._confined()
+        if not processes.members(None, self._marks, confined):
             self.is_finished = True
+            self._clean_up(confined)
         elif self._sweep_kill_at is None:
-            processes.terminate(None, self._marks, set())
+            processes.terminate(None, self._marks, set(), confined)
             self._sweep_kill_at = now + min(self.launch.grace_s, LEFTOVER_GRACE_S)
         elif now >= self._sweep_kill_at:
-            processes.kill(None, self._marks)
+            processes.kill(None, self._marks, confined)
             self._sweep_kill_at = now + KILL_AGAIN_S
+
+    def _clean_up(self, confined: processes.Confined | None) -> None:
+        for group in confined.groups if confined is not None else ():
+            cgroups.remove(group)
+        if self._tensorboard_keeper is not None:
+            _reap(self._tensorboard_keeper)
+        if self._machine.box is not None:
+            (self._machine.box.tokens / str(self.launch.attempt)).unlink(missing_ok=True)
 
     def _close(self, task: Alive) -> None:
         if task.pidfd is not None:

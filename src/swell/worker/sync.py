@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, RunSeen, TaskSeen, node_document, run_document, task_document
+from swell.sockets import UnixConnection
 from swell.state import StateFolder
 
 HOLD_S = 25.0  # how long a long poll stays open; proxies cut at 30
@@ -197,6 +198,8 @@ class _Line:
         return self._ask("GET", path, None)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+        if self._connection is None and self._state.socket is not None:
+            self._connection = UnixConnection(self._state.socket, timeout=TIMEOUT_S)
         if self._connection is None:
             address = urlsplit(str(self._state.read_json(self._state.server_file).get("url", "")))
             if not address.hostname:

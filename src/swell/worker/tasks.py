@@ -19,6 +19,9 @@ a full disk too. From the folder it is always decidable:
     no exit, not locked, begun.*                ended, but its keeper was killed: the code is not known
     no exit, not locked, no begun               never begun: it may be started
 
+Where tasks run as other users (`asuser.py`), what is locked is a file `lock` that only the keeper holds: whoever has
+the log open could let go of its lock, and seem to have ended.
+
 The order of looking matters: the lock is tried first and the names are read after it, because a keeper makes
 `exit` before it lets go of the lock.
 """
@@ -117,7 +120,8 @@ def spawn(folder: str, lane: int, command: tuple[str, ...], workdir: str, umask:
 
 def inspect(folder: Path) -> Found:
     """What became of this task? See the table at the top."""
-    is_locked = _is_locked(folder / "log")
+    own = folder / "lock"
+    is_locked = _is_locked(own if own.exists() else folder / "log")
     facts = _facts(folder)
     pid, lane = (int(part) for part in facts["begun"].split(".")) if "begun" in facts else (None, 0)
     begun_at = _made_at(folder, f"begun.{facts['begun']}") if "begun" in facts else 0.0

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from swell.worker import processes
 
@@ -18,25 +20,38 @@ MARK = "SWELL_TENSORBOARD=1"
 LOOPBACK = "127.0.0.1"
 
 
-def start(folder: Path, logdir: str, workdir: str, port: int, env: dict[str, str], marks: tuple[bytes, ...]) -> str:
+def start(
+    folder: Path,
+    logdir: str,
+    workdir: str,
+    port: int,
+    env: dict[str, str],
+    marks: tuple[bytes, ...],
+    *,
+    spawn: Callable[[Sequence[str], dict[str, str]], None],
+    confined: processes.Confined | None,
+) -> str:
     """Its address; empty: there is none. One that an earlier life of ours has started is found again."""
     address = f"http://{LOOPBACK}:{port}"
-    if processes.members(None, (*marks, MARK.encode())):
+    if processes.members(None, (*marks, MARK.encode()), confined):
         return address
     program = shutil.which("tensorboard", path=env.get("PATH", os.defpath))
-    with (folder / "tensorboard.log").open("ab") as log:
-        if program is None:
+    if program is None:
+        with _log(folder) as log:
             log.write(b"there is no program `tensorboard` on the job's PATH: pip install tensorboard\n")
-            return ""
-        argv = [program, "--logdir", str(Path(workdir) / logdir), "--host", LOOPBACK, "--port", str(port)]
-        where = workdir if Path(workdir).is_dir() else "/"
-        subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=where,
-            env={**env, "SWELL_TENSORBOARD": "1"},
-            start_new_session=True,
-        )
+        return ""
+    argv = [program, "--logdir", str(Path(workdir) / logdir), "--host", LOOPBACK, "--port", str(port)]
+    spawn(argv, {**env, "SWELL_TENSORBOARD": "1"})
     return address
+
+
+def spawn(folder: Path, argv: Sequence[str], workdir: str, env: dict[str, str]) -> None:
+    where = workdir if Path(workdir).is_dir() else "/"
+    with _log(folder) as log:
+        subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=where, env=env, start_new_session=True
+        )
+
+
+def _log(folder: Path) -> BinaryIO:
+    return (folder / "tensorboard.log").open("ab")

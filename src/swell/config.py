@@ -1,0 +1,134 @@
+"""What has the operator written into config.json?
+
+    {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100}, "users": {"anna": {"gpus": 8}}},
+     "fair_share": {"half_life": "7d"}, "admin_group": "swell-admin", "keep_s": 2592000}
+
+`swell up` and `swell service run` keep what they were told of the machine in the same file. A file with a mistake is
+refused whole: a limit that is misspelt would be no limit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from swell.errors import Rejected
+from swell.model.quantity import BadQuantity, parse_duration
+
+T = TypeVar("T")
+
+KEEP_S_DEFAULT = 30 * 86400.0  # ended jobs and their logs are kept for 30 days
+HALF_LIFE_S_DEFAULT = 7 * 86400.0  # use of a week ago counts half: a quiet week is remembered, a quiet month forgiven
+ADMIN_GROUP_DEFAULT = "swell-admin"
+NUMBER_MAX = 1_000_000_000  # more than any machine has of anything counted here
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one user may have at once; None: no limit."""
+
+    gpus: int | None = None
+    running: int | None = None  #: jobs
+    queued: int | None = None  #: jobs that wait, held ones included
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    limits: Limits = field(default_factory=Limits)  #: of whom `users` does not name
+    users: Mapping[str, Limits] = field(default_factory=dict)
+    half_life_s: float = HALF_LIFE_S_DEFAULT
+    admin_group: str = ADMIN_GROUP_DEFAULT
+    keep_s: float | None = KEEP_S_DEFAULT  #: None: for ever
+    cpus_milli: int | None = None  #: None: what the machine has
+    gpus: int | None = None  #: None: what the machine has
+    gpu_memory_mib: int | None = None  #: of a simulated GPU; None: the default
+
+    def limits_of(self, user: str) -> Limits:
+        return self.users.get(user, self.limits)
+
+
+def read_config(path: Path) -> Config:
+    """A file that is not there says nothing; one with a mistake is refused."""
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        return Config()
+    except ValueError as error:
+        raise Rejected(f"{path} is not valid JSON: {error}; correct it, or move it away") from None
+    try:
+        return parse_config(document)
+    except Rejected as problem:
+        raise Rejected(f"{path}: {problem}") from None
+
+
+def parse_config(document: object) -> Config:
+    whole = _table(document, "the file", Config.__dataclass_fields__.keys() - {"users", "half_life_s"} | {"fair_share"})
+    limits = _table(whole.get("limits", {}), "limits", {"default", "users"})
+    default = _limits(limits.get("default", {}), "limits.default", Limits())
+    users = _table(limits.get("users", {}), "limits.users", None)
+    share = _table(whole.get("fair_share", {}), "fair_share", {"half_life"})
+    values: dict[str, Any] = {
+        "limits": default,
+        "users": {name: _limits(given, f"limits.users.{name}", default) for name, given in users.items()},
+    }
+    if "half_life" in share:
+        values["half_life_s"] = _duration(share["half_life"], "fair_share.half_life")
+    if "admin_group" in whole:
+        values["admin_group"] = _of(whole["admin_group"], "admin_group", _is_name, "a group's name")
+    if "keep_s" in whole:
+        values["keep_s"] = _or_none(whole["keep_s"], "keep_s", _is_positive, "a number of seconds, or null for ever")
+    for name in ("cpus_milli", "gpus", "gpu_memory_mib"):
+        values[name] = _or_none(whole.get(name), name, _is_count, f"a whole number from 0 to {NUMBER_MAX}, or null")
+    return Config(**values)
+
+
+def _limits(document: object, where: str, default: Limits) -> Limits:
+    given = _table(document, where, asdict(default).keys())
+    wanted = f"a whole number from 0 to {NUMBER_MAX}, or null for no limit"
+    own = {name: _or_none(value, f"{where}.{name}", _is_count, wanted) for name, value in given.items()}
+    return Limits(**{**asdict(default), **own})
+
+
+def _table(document: object, where: str, known: Iterable[str] | None) -> dict[str, Any]:
+    """`known` None: any key."""
+    if not isinstance(document, dict):
+        raise Rejected(f"{where} must be a table {{...}}, but is {document!r}")
+    for name in document:
+        if known is not None and name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known))}"
+            raise Rejected(f"{where} has no {name!r}; {hint}")
+    return document
+
+
+def _or_none(value: T | None, where: str, is_good: Callable[[object], bool], wanted: str) -> T | None:
+    return None if value is None else _of(value, where, is_good, wanted)
+
+
+def _of(value: T, where: str, is_good: Callable[[object], bool], wanted: str) -> T:
+    if not is_good(value):
+        raise Rejected(f"{where} must be {wanted}, but is {value!r}")
+    return value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _duration(value: object, where: str) -> float:
+    try:
+        return parse_duration(value)
+    except BadQuantity as problem:
+        raise Rejected(f"{where}: {problem}") from None

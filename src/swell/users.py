@@ -1,0 +1,62 @@
+"""Who is who on this machine?"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from dataclasses import dataclass
+
+OVERFLOW_UID = 65534  # how the kernel shows somebody it cannot name here; never an identity
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """An account of this machine."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+    shell: str
+
+    @property
+    def groups(self) -> list[int]:
+        """All of them, the own one included."""
+        return os.getgrouplist(self.name, self.gid)
+
+    def is_in(self, group: str) -> bool:
+        """False also where there is no such group."""
+        try:
+            return grp.getgrnam(group).gr_gid in self.groups
+        except KeyError:
+            return False
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What a login would set, for programs that get nobody's environment."""
+        path = "/usr/local/bin:/usr/bin:/bin"
+        return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name, "SHELL": self.shell, "PATH": path}
+
+
+def user_by_uid(uid: int) -> User | None:
+    """None: nobody has that number, or it stands for somebody unknown."""
+    if uid == OVERFLOW_UID:
+        return None
+    try:
+        return _user(pwd.getpwuid(uid))
+    except KeyError:
+        return None
+
+
+def user_of_job(name: str, uid: int) -> User | None:
+    """None: since the submission the account is gone, or its name belongs to somebody else."""
+    try:
+        found = _user(pwd.getpwnam(name))
+    except KeyError:
+        return None
+    return found if found.uid == uid else None
+
+
+def _user(entry: pwd.struct_passwd) -> User:
+    return User(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell or "/bin/sh")

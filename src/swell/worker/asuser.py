@@ -1,0 +1,121 @@
+"""How does a task become the user who submitted it?
+
+The keeper stays root: it records the exit code where the user can write nothing, cannot be signalled by the user, and
+holds the lock that says the task is alive on a descriptor the user's processes never see. Nothing of the user's
+reaches it: a variable like LD_PRELOAD would make root run the user's code. So the environment travels in an anonymous
+file that only the shell reads which already is the user (not as arguments either: those are for all to see).
+
+    sh (keeper, root, clean environment) → setpriv → sh (the user: environment, umask, folder) → exec the command
+
+docs/decisions/0008-tasks-become-the-user.md says why it is done so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from pathlib import Path
+
+from swell.users import User
+from swell.worker.tasks import DEFAULT_SIGNALS
+
+# Descriptors: 3 the environment, 4 the lock, 5 what the inner shell has to say to the keeper.
+KEEPER = """\
+trap : HUP INT QUIT USR1 USR2 ALRM TERM
+[ -z "$3" ] || echo $$ 2>/dev/null > "$3/cgroup.procs"
+: > "$1/begun.$$.$2" || exit 125
+_swell_task=$1
+shift 3
+"$@" 4>&- 5> "$_swell_task/.said"
+_swell_code=$?
+exec 3<&-
+read -r _swell_note < "$_swell_task/.said" || _swell_note=
+: > "$_swell_task/exit.$_swell_code$_swell_note"
+exit $_swell_code
+"""
+INNER = """\
+. /proc/self/fd/3
+exec 3<&-
+umask "$1"
+[ -z "${SWELL_CHECKPOINTS-}" ] || [ -d "$SWELL_CHECKPOINTS" ] || mkdir -p -- "$SWELL_CHECKPOINTS"
+cd -- "$2" || { echo .workdir >&5; exit 125; }
+exec 5>&-
+shift 2
+exec "$@"
+"""
+KEEPER_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+MARKS = ("SWELL_STORE", "SWELL_ATTEMPT", "SWELL_TASK_INDEX")  # by which a keeper is known again
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # no shell passes on a variable of another name
+OF_THE_SHELL = frozenset({"OPTIND", "PPID", "IFS", "LINENO", "UID", "EUID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO"})
+HIGH = 10  # above the descriptors that the keeper gets
+
+
+def spawn(
+    folder: str,
+    lane: int,
+    command: tuple[str, ...],
+    workdir: str,
+    umask: int,
+    env: dict[str, str],
+    user: User,
+    group: Path | None,
+) -> int:
+    """As `tasks.spawn`, with the command as that user; `group` None: no control group holds it."""
+    with contextlib.ExitStack() as stack:
+        lock = _open(f"{folder}/lock", os.O_RDWR, stack)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        log = _open(f"{folder}/log", os.O_WRONLY | os.O_APPEND, stack)
+        os.fchown(log, user.uid, user.gid)  # so that the task can open /dev/stdout
+        variables = _anonymous(environment_script(env), stack)
+        inner = ["/bin/sh", "-c", INNER, "swell-task", f"{umask:04o}", workdir, *command]
+        become = [*become_argv(user), *inner]
+        return os.posix_spawn(
+            "/bin/sh",
+            ["swell-keeper", "-c", KEEPER, "swell-keeper", folder, str(lane), str(group or ""), *become],
+            {"PATH": KEEPER_PATH, **{name: env[name] for name in MARKS if name in env}},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, log, 1),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+                (os.POSIX_SPAWN_DUP2, variables, 3),
+                (os.POSIX_SPAWN_DUP2, lock, 4),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=DEFAULT_SIGNALS,
+        )
+
+
+def become_argv(user: User) -> list[str]:
+    """Words before a command that make it the user's, with all their groups and none of our rights."""
+    ids = [f"--reuid={user.uid}", f"--regid={user.gid}", "--init-groups"]
+    return ["setpriv", *ids, "--inh-caps=-all", "--"]
+
+
+def environment_script(env: dict[str, str]) -> bytes:
+    """What a shell reads to have these variables."""
+    passed = {name: text for name, text in env.items() if NAME.fullmatch(name) and name not in OF_THE_SHELL}
+    lines = [f"export {name}='" + text.replace("'", "'\\''") + "'\n" for name, text in passed.items()]
+    return os.fsencode("".join(lines))
+
+
+def _open(path: str, flags: int, stack: contextlib.ExitStack) -> int:
+    made = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return _raised(made, stack)
+
+
+def _anonymous(data: bytes, stack: contextlib.ExitStack) -> int:
+    made = os.memfd_create("swell-environment", os.MFD_CLOEXEC)
+    with open(made, "wb", closefd=False) as file:
+        file.write(data)
+    return _raised(made, stack)
+
+
+def _raised(descriptor: int, stack: contextlib.ExitStack) -> int:
+    """Out of the way of those that the keeper gets: they are put in place one after the other."""
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    os.close(descriptor)
+    stack.callback(os.close, high)
+    return high

@@ -1,0 +1,270 @@
+"""A box server in the foreground, and three Unix users who use it; nothing of either is left when it is over.
+
+with Machine() as box:
+    anna, ben, cleo = box.people
+    assert anna.swell("run", "--", "id", "-un").stdout == f"{anna.name}\n"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+import swell
+from server import PATIENCE_S, SWELL, Result, ended
+from swell.client import Client
+from swell.sockets import UnixConnection
+from swell.state import StateFolder
+
+#: of this test run alone: another one on the same machine has its own
+NAMES = tuple(f"{name}-{os.getpid()}" for name in ("anna", "ben", "cleo"))
+SHARED_GROUP = f"lab-{os.getpid()}"  # anna's and ben's
+ADMIN_GROUP = f"ops-{os.getpid()}"  # cleo's
+SYSTEM_PYTHON = "/usr/bin/python3"  # ours may lie where only root can go
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def what_is_missing() -> str:
+    """Why these tests cannot run here; empty: they can."""
+    if os.geteuid() != 0:
+        return "box tests make Unix users: run them as root"
+    programs = [name for name in ("useradd", "userdel", "groupadd", "setpriv", SYSTEM_PYTHON) if not shutil.which(name)]
+    return f"box tests need {', '.join(programs)}: apt-get install -y passwd util-linux python3" if programs else ""
+
+
+class Person:
+    """One of the machine's users, at a shell."""
+
+    def __init__(self, name: str, box: Machine) -> None:
+        self.name = name
+        self._box = box
+        entry = pwd.getpwnam(name)
+        self.uid, self.gid, self.home = entry.pw_uid, entry.pw_gid, Path(entry.pw_dir)
+
+    def run(self, *argv: str, env: dict[str, str] | None = None, stdin: bytes = b"", umask: int = 0o022) -> Result:
+        """Any program, as this user, in their home."""
+        done = subprocess.run(
+            argv,
+            input=stdin,
+            capture_output=True,
+            cwd=self.home,
+            env=self.environment(**(env or {})),
+            timeout=60,
+            check=False,
+            user=self.uid,
+            group=self.gid,
+            extra_groups=os.getgrouplist(self.name, self.gid),
+            umask=umask,
+        )
+        return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        own = {"PATH": PATH, "HOME": str(self.home), "USER": self.name, "PYTHONPATH": str(self._box.client_folder)}
+        return {**own, "SWELL_SOCKET": str(self._box.socket), **variables}
+
+    def swell(self, *words: str, **how: Any) -> Result:
+        return self.run(SYSTEM_PYTHON, "-c", "from swell.cli import main; main()", *words, **how)
+
+    def start(self, *words: str, **how: Any) -> int:
+        return self.swell("run", "-d", *words, **how).id
+
+    def job(self, job: int) -> dict[str, Any]:
+        found = self.swell("show", str(job), "-o", "json")
+        assert found.code == 0, found
+        document: dict[str, Any] = found.json
+        return document
+
+
+class Machine:
+    """`swell service run` with folders of its own; users see only what they would on a real machine."""
+
+    def __init__(self, *, descriptors: int | None = None, **config: Any) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="swell-box-"))
+        self.root.chmod(0o755)
+        self.client_folder = self.root / "client"
+        self.socket = self.root / "run" / "swell.sock"
+        self.state = StateFolder(self.root / "state", self.socket)
+        self._config = {"admin_group": ADMIN_GROUP, **config}
+        self._descriptors = descriptors
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Machine:
+        self.client_folder.mkdir()
+        for package in (swell, click):
+            shutil.copytree(Path(package.__file__).parent, self.client_folder / package.__name__)
+        for group in (SHARED_GROUP, ADMIN_GROUP):
+            _do("groupadd", "--force", group)
+        for name, groups in zip(NAMES, ([SHARED_GROUP], [SHARED_GROUP], [ADMIN_GROUP]), strict=True):
+            _do("useradd", "--create-home", "--home-dir", str(self.root / "home" / name), *_in(groups), name)
+            (self.root / "home" / name).chmod(0o700)
+        self.people = tuple(Person(name, self) for name in NAMES)
+        self.state.root.mkdir(mode=0o711)
+        self.state.config.write_text(json.dumps(self._config))
+        self.up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._server is None or self._server.poll() is not None:
+                self.up()
+            for job in self.client().cancel_all(all_users=True, grace_s=0):
+                job.wait(timeout_s=PATIENCE_S)
+            self.down()
+        finally:
+            self._kill_what_is_left()
+            self._remove_people()
+            shutil.rmtree(self.root)
+
+    @contextlib.contextmanager
+    def passer_by(self) -> Iterator[Person]:
+        """Somebody whose account `leave` removes while their jobs are still here."""
+        name = f"dora-{os.getpid()}"
+        _do("useradd", "--no-create-home", "--home-dir", "/", name)
+        try:
+            yield Person(name, self)
+        finally:
+            subprocess.run(["userdel", "--force", name], capture_output=True, check=False)
+
+    # -- the server's life -------------------------------------------------------------------------------------
+
+    def up(self) -> None:
+        limit = [] if self._descriptors is None else ["prlimit", f"--nofile={self._descriptors}", "--"]
+        argv = [*limit, SWELL, "service", "run", "--state", str(self.state.root), "--socket", str(self.socket)]
+        with (self.root / "server.log").open("ab") as log:
+            self._server = subprocess.Popen(
+                [*argv, "--gpus", "4", "--cpus", "16"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+            )
+        until = time.monotonic() + PATIENCE_S
+        while not self.answers():
+            assert self._server.poll() is None, self.log()
+            assert time.monotonic() < until, self.log()
+            time.sleep(0.05)
+
+    def down(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """The server; SIGTERM takes its worker along, SIGKILL does not."""
+        assert self._server is not None
+        self._server.send_signal(how)
+        self._server.wait(PATIENCE_S)
+
+    def kill_worker(self) -> None:
+        pid = self.state.lock_holder("worker")
+        assert pid
+        with ended(pid):
+            os.kill(pid, signal.SIGKILL)
+
+    def answers(self) -> bool:
+        connection = UnixConnection(self.socket, timeout=5)
+        try:
+            connection.request("GET", "/api/v1/health")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def log(self) -> str:
+        return (self.root / "server.log").read_text(errors="replace")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", int((self.state.root / "port").read_text())
+
+    def client(self) -> Client:
+        """Root's."""
+        return Client(self.state)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address, timeout=10)
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def until(self, job: int, *states: str) -> dict[str, Any]:
+        return self.until_true(job, lambda document: document["state"] in states)
+
+    def until_true(self, job: int, is_true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        end = time.monotonic() + PATIENCE_S
+        found = self.client().job(job)
+        while not is_true(found.document):
+            assert time.monotonic() < end, f"it is still {found.document}"
+            found.refresh(wait_s=1.0)
+        return found.document
+
+    def until_output(self, job: int, text: bytes) -> bytes:
+        end = time.monotonic() + PATIENCE_S
+        read = b""
+        while text not in read:
+            assert time.monotonic() < end, f"the log of {job} is only {read!r}"
+            piece = self.client().read_log(job, offset=len(read), wait_s=1.0)
+            assert piece.data or not piece.is_complete, f"{text!r} never came, only {read!r}"
+            read += piece.data
+        return read
+
+    # -- cleaning up -------------------------------------------------------------------------------------------
+
+    def _kill_what_is_left(self) -> None:
+        for what in ("server", "worker"):
+            pid = self.state.lock_holder(what)
+            if pid:
+                with contextlib.suppress(ProcessLookupError), ended(pid):
+                    os.kill(pid, signal.SIGKILL)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(pid)
+                os.kill(pid, signal.SIGKILL)
+                select.select([descriptor], [], [], PATIENCE_S)
+                os.close(descriptor)
+
+    def processes(self) -> list[int]:
+        """Everything alive of the three."""
+        uids = {person.uid for person in self.people}
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                status = (entry / "status").read_text()
+                fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+                if int(fields["Uid"].split()[0]) in uids and not fields["State"].startswith("Z"):
+                    found.append(int(entry.name))
+        return sorted(found)
+
+    def _remove_people(self) -> None:
+        for name in NAMES:
+            _do("userdel", "--force", name)
+        for group in (SHARED_GROUP, ADMIN_GROUP):
+            _do("groupdel", group)
+
+
+def wait_for(is_true: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < until, f"{what} did not come within {PATIENCE_S} s"
+        time.sleep(0.05)
+
+
+def _in(groups: list[str]) -> list[str]:
+    return ["--groups", ",".join(groups)] if groups else []
+
+
+def _do(*argv: str) -> None:
+    """Tried again while somebody else changes the same file."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+        if done.returncode == 0:
+            return
+        assert "lock" in done.stderr, done.stderr
+        assert time.monotonic() < until, done.stderr
+        time.sleep(0.2)

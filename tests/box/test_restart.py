@@ -1,0 +1,87 @@
+"""Restarting or upgrading a box server leaves running tasks alone, and their exit codes are known."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from box.machine import Machine, wait_for, what_is_missing
+from server import Gate
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def box() -> Iterator[Machine]:
+    missing = what_is_missing()
+    if missing:
+        pytest.skip(missing)
+    with Machine() as machine:
+        yield machine
+
+
+@pytest.fixture
+def gate(box) -> Iterator[Gate]:
+    made = Gate(box.root / "gate")
+    made.path.chmod(0o644)
+    yield made
+    made.close()
+
+
+def gated_jobs(box: Machine, gate: Gate) -> dict[int, int]:
+    """One per user, each waiting at the gate, and the code it ends with."""
+    jobs = {}
+    for code, person in enumerate(box.people, start=3):
+        job = person.start("--", "sh", "-c", f"echo pid $$; read line < {gate}; exit {code}")
+        box.until_output(job, b"pid ")
+        jobs[job] = code
+    return jobs
+
+
+def pids(box: Machine, jobs: dict[int, int]) -> dict[int, int]:
+    return {job: int(box.until_output(job, b"pid ").split()[1]) for job in jobs}
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_restarted_server_finds_every_users_task_and_learns_its_code(box, gate, how):
+    jobs = gated_jobs(box, gate)
+    before = pids(box, jobs)
+    box.down(how)
+    box.up()
+    assert {job: box.until(job, "running")["attempts"] for job in jobs} == dict.fromkeys(jobs, 1)
+    assert pids(box, jobs) == before
+    assert set(before.values()) <= set(box.processes())
+    for _ in jobs:
+        gate.open()
+    assert {job: box.until(job, "failed")["exit_code"] for job in jobs} == jobs
+
+
+def test_codes_of_tasks_that_end_while_nobody_looks_are_known(box, gate):
+    jobs = gated_jobs(box, gate)
+    before = pids(box, jobs)
+    box.down(signal.SIGKILL)
+    box.kill_worker()
+    for _ in jobs:
+        gate.open()
+    wait_for(lambda: not set(before.values()) & set(box.processes()), "the tasks' end")
+    box.up()
+    assert {job: box.until(job, "failed")["exit_code"] for job in jobs} == jobs
+
+
+def test_a_task_whose_keeper_was_killed_lives_on_and_can_be_stopped(box):
+    """Only root or a machine short of memory can do that; the user's work goes on all the same."""
+    anna = box.people[0]
+    job = anna.start("--grace", "1s", "--", "sh", "-c", "echo pid $$; while :; do sleep 1; done")
+    pid = int(box.until_output(job, b"pid ").split()[1])
+    keeper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(keeper, signal.SIGKILL)
+    box.kill_worker()
+    wait_for(lambda: bool(box.state.lock_holder("worker")), "the next worker")
+    assert box.until(job, "running")["attempts"] == 1
+    assert pid in box.processes()
+    assert anna.swell("cancel", "--wait", str(job)).code == 0
+    assert pid not in box.processes()

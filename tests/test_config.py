@@ -1,0 +1,72 @@
+"""What an operator writes into config.json is taken whole, or refused with the mistake named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from swell.config import Config, Limits, parse_config, read_config
+from swell.errors import Rejected
+
+DAY_S = 86400.0
+
+
+def test_a_file_that_is_not_there_means_the_defaults(tmp_path):
+    assert read_config(tmp_path / "config.json") == Config()
+    assert Config().limits_of("anna") == Limits(gpus=None, running=None, queued=None)
+    assert (Config().half_life_s, Config().admin_group, Config().keep_s) == (7 * DAY_S, "swell-admin", 30 * DAY_S)
+
+
+def test_a_user_has_the_default_limits_but_for_what_is_said_of_them(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps(
+            {
+                "limits": {
+                    "default": {"gpus": 4, "running": 8, "queued": 100},
+                    "users": {"anna": {"gpus": 8, "queued": None}},
+                },
+                "fair_share": {"half_life": "2d"},
+                "admin_group": "ops",
+                "keep_s": None,
+                "gpus": 2,
+            }
+        )
+    )
+    config = read_config(path)
+    assert config.limits_of("anna") == Limits(gpus=8, running=8, queued=None)
+    assert config.limits_of("ben") == Limits(gpus=4, running=8, queued=100)
+    assert (config.half_life_s, config.admin_group, config.keep_s, config.gpus) == (2 * DAY_S, "ops", None, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not valid JSON: Expecting property name"),
+        ("[]", "the file must be a table {...}, but is []"),
+        ('{"limit": {}}', "the file has no 'limit'; did you mean 'limits'?"),
+        ('{"limits": {"everybody": {}}}', "limits has no 'everybody'; there are: default, users"),
+        ('{"limits": {"default": {"gpu": 1}}}', "limits.default has no 'gpu'; did you mean 'gpus'?"),
+        ('{"limits": {"users": {"anna": {"gpus": -1}}}}', "limits.users.anna.gpus must be a whole number from 0 to"),
+        ('{"limits": {"users": {"anna": {"gpus": true}}}}', "limits.users.anna.gpus must be a whole number from 0 to"),
+        ('{"limits": {"users": []}}', "limits.users must be a table {...}, but is []"),
+        ('{"fair_share": {"half_life": "soon"}}', "fair_share.half_life: 'soon' is not a duration"),
+        ('{"admin_group": ""}', "admin_group must be a group's name, but is ''"),
+        ('{"keep_s": 0}', "keep_s must be a number of seconds, or null for ever, but is 0"),
+        ('{"gpus": "4"}', "gpus must be a whole number from 0 to"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path, text, said):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(Rejected) as caught:
+        read_config(path)
+    assert str(caught.value).startswith(str(path))
+    assert said in str(caught.value)
+
+
+def test_what_swell_up_remembers_is_understood():
+    assert parse_config({"gpus": None, "cpus_milli": 4000, "gpu_memory_mib": 16384, "keep_s": 60.0}) == Config(
+        cpus_milli=4000, gpu_memory_mib=16384, keep_s=60.0
+    )
