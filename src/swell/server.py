@@ -25,6 +25,7 @@ from swell import __version__
 from swell.api import Measured, Services, create_app
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
+from swell.controller.erase import CheckpointFolders
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, SwellError
@@ -92,6 +93,7 @@ def serve(state: StateFolder, *, port: int) -> None:
         keep_s=config.get("keep_s", KEEP_S_DEFAULT),
         reporting=Reporting(f"http://{address}", job_secret, str(state.checkpoints)),
         notify=notifier.tell,
+        erase_checkpoints=CheckpointFolders(state.checkpoints).erase,
         watch=metrics.cycled,
     )
     services = Services(

@@ -70,7 +70,7 @@ def jobs_router(services: Services) -> APIRouter:
 
     @router.delete("/{ref}", status_code=204)
     async def delete(ref: str) -> Response:
-        """Forget an ended job: its history and its logs."""
+        """Forget an ended job: its history, its logs, and its checkpoints unless it named a folder for them."""
         job = find_one(store, ref, ended=True)
         await asyncio.wrap_future(controller.delete([job], by=services.owner))
         return Response(status_code=204)
