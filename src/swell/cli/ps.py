@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ROWS = 50
 WATCH_S = 2.0
+STATES = ("running", "starting", "stopping", "queued", "held", "succeeded", "failed", "cancelled")
 
 
 @click.command("ps")
@@ -75,8 +76,14 @@ def _print(answer: dict[str, Any], output: str) -> None:
     else:
         header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs)
         print_table(header, rows, states=2)
+        print(states_line(answer["states"]))
         if answer["not_shown"]:
             print(f"({answer['not_shown']} more; --limit N shows more, -o json all)")
+
+
+def states_line(states: dict[str, int]) -> str:
+    """'3 running, 120 queued': all that there are, also those beyond the limit."""
+    return ", ".join(f"{states[state]} {state}" for state in STATES if state in states)
 
 
 def short_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:

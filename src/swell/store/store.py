@@ -255,8 +255,13 @@ class Store:
         return int(self._rows(select(func.count()).select_from(tables.job).where(condition))[0][0])
 
     def counts(self) -> dict[str, int]:
-        grouped = select(tables.job.c.state, func.count()).group_by(tables.job.c.state)
-        return {str(row[0]): int(row[1]) for row in self._rows(grouped)}
+        """How many jobs are in each state."""
+        return self.listed_counts(ended_since=None)
+
+    def listed_counts(self, *, ended_since: float | None, owner: str | None = None) -> dict[str, int]:
+        """Of those that `listing` lists."""
+        grouped = select(tables.job.c.state, func.count()).where(_is_listed(ended_since, owner))
+        return {str(row[0]): int(row[1]) for row in self._rows(grouped.group_by(tables.job.c.state))}
 
     def waiting(self) -> dict[str, int]:
         """How many jobs wait for each reason."""
