@@ -100,12 +100,18 @@ def test_one_that_yields_at_its_checkpoint_loses_nothing(stage: Stage) -> None:
     assert counted(stage) == {TODAY: Used(gpu_s=100.0, cpu_s=10.0, attempts=1)}
 
 
-def test_an_array_counts_every_slot_as_long_as_it_had_it(stage: Stage) -> None:
+def four_for_ten_seconds(stage: Stage) -> int:
+    """An array whose four tasks have run side by side."""
     array = stage.array("0-3", 4)
     stage.cycle(0.0)
     stage.began(array, 0, 1, 2, 3)
     stage.run(array, in_use=(0, 1, 2, 3))
     stage.cycle(10.0)
+    return array
+
+
+def test_an_array_counts_every_slot_as_long_as_it_had_it(stage: Stage) -> None:
+    array = four_for_ten_seconds(stage)
     stage.ended(array, 0)
     stage.ended(array, 1)
     stage.run(array, in_use=(2, 3))
@@ -205,11 +211,7 @@ def test_after_a_crash_a_running_job_is_counted_from_its_beginning_and_once(stag
 
 
 def test_after_a_crash_an_array_goes_on_where_its_slots_were_last_counted(stage: Stage) -> None:
-    array = stage.array("0-3", 4)
-    stage.cycle(0.0)
-    stage.began(array, 0, 1, 2, 3)
-    stage.run(array, in_use=(0, 1, 2, 3))
-    stage.cycle(10.0)
+    array = four_for_ten_seconds(stage)
     stage.ended(array, 0)
     stage.run(array, in_use=(1, 2, 3))
     stage.cycle(0.0)
