@@ -90,7 +90,8 @@ class AttemptRecord:
     placements: list[dict[str, Any]]  #: what it was given at its start; kept after the end
     resume: Resume = field(default_factory=lambda: Resume())
     asked: Asked | None = None  #: None: nobody asked it to give room back
-    slots_at: float | None = None  #: since when it holds these slots; None: since it was made
+    since: dict[int, float] = field(default_factory=dict)  #: number of a slot that it was given later → when
+    changed_at: float | None = None  #: when its slots last changed, not stored; None: not since the server started
     lost_s: float = 0.0  #: of its time: work that must be done again
 
 
@@ -136,6 +137,7 @@ def attempt_record(row: Row[Any]) -> AttemptRecord:
     values["placements"] = json.loads(values["placements"])
     values["resume"] = Resume(**json.loads(values["resume"]))
     values["asked"] = None if values["asked"] is None else Asked.from_document(json.loads(values["asked"]))
+    values["since"] = {int(number): at for number, at in json.loads(values["since"]).items()}
     return AttemptRecord(**values)
 
 

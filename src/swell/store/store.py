@@ -454,7 +454,7 @@ def _attempt_row(record: AttemptRecord) -> dict[str, Any]:
         "placements": json.dumps(record.placements),
         "resume": json.dumps(asdict(record.resume)),
         "asked": None if record.asked is None else json.dumps(record.asked.to_document()),
-        "slots_at": record.slots_at,
+        "since": json.dumps(record.since),
         "lost_s": record.lost_s,
     }
 
