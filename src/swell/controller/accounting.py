@@ -106,7 +106,8 @@ class Accounts:
             self.hold(attempt, holding.owner)
             kept = {slot.number for slot in attempt.slots}
             gone = replace(holding, slots=tuple(slot for slot in holding.slots if slot.number not in kept))
-            self._charge(gone, attempt.changed_at, changes, is_over=False)
+            if gone.slots:
+                self._charge(gone, attempt.changed_at, changes, is_over=False)
 
     def _charge(self, holding: Holding, until: float, changes: Changes, *, is_over: bool, lost_s: float = 0.0) -> None:
         owner = holding.owner
