@@ -14,10 +14,9 @@ from bench.rows import Row, Setting, middle
 from swell.api import Measured
 from swell.controller.accounting import Accounts
 from swell.controller.watch import Cycled
+from swell.manifests import Context, read_document
 from swell.metrics import Metrics, Present
-from swell.model.job import Dimension, JobSpec, Role
 from swell.model.plan import Snapshot
-from swell.model.resources import Resources
 from swell.store import EventRecord, NewJob, Store, open_store
 
 CALLS = 2_000
@@ -45,29 +44,15 @@ def run(setting: Setting) -> Iterator[Row]:
 
 
 def _scrapes(setting: Setting, metrics: Metrics, store: Store) -> Iterator[Row]:
+    manifest = {"apiVersion": "swell/v1", "kind": "Job", "spec": {"command": ["true"]}}
+    job = NewJob(read_document(manifest, Context("/")), "ann", {})
     for begin in range(0, setting.stored, BATCH):
-        store.accept([NewJob(SPEC, "ann", {})] * min(BATCH, setting.stored - begin)).result()
+        store.accept([job] * min(BATCH, setting.stored - begin)).result()
     controller: Any = SimpleNamespace(snapshot=Snapshot(0.0, (), ()), accounts=Accounts())
     engine: Any = SimpleNamespace(silences=dict)
     metrics.registry.register(Present(store, controller, engine, time.time))
     took = [1000 * _timed(metrics.text) for _ in range(SCRAPES)]
     yield Row("metrics", f"one scrape with {setting.stored} jobs that wait", "ms", middle(took), aim="below 50")
-
-
-SPEC = JobSpec(
-    name="bench",
-    roles=(Role("worker", ("true",), Resources(1000), 1),),
-    dimension=Dimension.TASKS,
-    width_min=1,
-    width_max=1,
-    array=None,
-    priority=0,
-    time_limit_s=None,
-    grace_s=30.0,
-    workdir="/",
-    env=(),
-    umask=0o022,
-)
 
 
 async def _answer(scope: Any, _: Any, send: Any) -> None:

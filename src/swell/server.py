@@ -29,6 +29,7 @@ from swell.api.connections import ACCEPTED_AT_ONCE, WAITING_MAX, Connection
 from swell.config import read_config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
+from swell.controller.erase import CheckpointFolders
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, Denied, SwellError
@@ -103,6 +104,7 @@ def serve(state: StateFolder, *, port: int) -> None:
         keep_s=config.keep_s,
         reporting=Reporting(f"http://{address}", job_secret, str(state.checkpoints)),
         notify=notifier.tell,
+        erase_checkpoints=CheckpointFolders(state.checkpoints).erase,
         watch=metrics.cycled,
         half_life_s=config.half_life_s,
         limits=config.limits_of,

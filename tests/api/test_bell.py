@@ -63,6 +63,15 @@ def test_a_closed_bell_lets_everybody_go_and_keeps_nobody():
     assert elapsed(story()) < 5
 
 
+def test_a_ring_after_the_loop_has_ended_disturbs_nobody():
+    """A job ended while the server was going down: the commit that recorded it rang, the bell raised, the store's
+    only writer died of it, and the server waited for its answer for ever."""
+    bell = Bell()
+    asyncio.run(bell.wait(LONG_S))
+    bell.ring()
+    bell.close()
+
+
 def test_no_ring_between_looking_and_waiting_is_ever_missed():
     bell, count, seen = Bell(), [0], []
 

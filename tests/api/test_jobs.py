@@ -223,8 +223,10 @@ def test_a_listing_says_how_many_it_leaves_out(service):
     listed = service.ask("GET", "/jobs?limit=2").json
     assert len(listed["jobs"]) == 2
     assert listed["not_shown"] >= 1
+    assert sum(listed["states"].values()) == 2 + listed["not_shown"]
+    assert listed["states"]["queued"] >= 3
     assert {job["state"] for job in service.ask("GET", "/jobs?all=true").json["jobs"]} <= STATES
-    assert service.ask("GET", "/jobs?user=nobody").json == {"jobs": [], "not_shown": 0}
+    assert service.ask("GET", "/jobs?user=nobody").json == {"jobs": [], "not_shown": 0, "states": {}}
 
 
 def test_a_long_poll_answers_as_soon_as_the_job_changes(service):

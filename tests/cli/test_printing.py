@@ -78,6 +78,10 @@ def test_a_wide_row_also_says_whose_where_and_with_which_code():
     assert (shown["RESIZED/PREEMPTED"], shown["LOST"]) == ("2/1", "0")
 
 
+def test_states_are_counted_in_one_line_the_active_ones_first():
+    assert ps.states_line({"failed": 1, "queued": 120, "running": 3}) == "3 running, 120 queued, 1 failed"
+
+
 def test_colour_is_for_terminals_that_want_it(monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)

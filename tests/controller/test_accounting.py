@@ -100,17 +100,23 @@ def test_one_that_yields_at_its_checkpoint_loses_nothing(stage: Stage) -> None:
     assert counted(stage) == {TODAY: Used(gpu_s=100.0, cpu_s=10.0, attempts=1)}
 
 
-def test_an_array_counts_every_slot_as_long_as_it_had_it(stage: Stage) -> None:
+def four_for_ten_seconds(stage: Stage) -> int:
+    """An array whose four tasks have run side by side."""
     array = stage.array("0-3", 4)
     stage.cycle(0.0)
     stage.began(array, 0, 1, 2, 3)
     stage.run(array, in_use=(0, 1, 2, 3))
     stage.cycle(10.0)
+    return array
+
+
+def test_an_array_counts_every_slot_as_long_as_it_had_it(stage: Stage) -> None:
+    array = four_for_ten_seconds(stage)
     stage.ended(array, 0)
     stage.ended(array, 1)
     stage.run(array, in_use=(2, 3))
     stage.cycle(0.0)
-    assert counted(stage) == {TODAY: Used(cpu_s=40.0)}
+    assert counted(stage) == {TODAY: Used(cpu_s=20.0)}
     assert with_running(stage) == Used(cpu_s=40.0, attempts=1)
     stage.clock.time += 5
     stage.ended(array, 2)
@@ -128,14 +134,51 @@ def test_an_array_that_gives_its_room_back_and_comes_again_counts_both_lives(sta
     stage.cycle(10.0)
     urgent = stage.submit(roles=(Role("worker", ("true",), Resources(4000, 0, 0), 1),), priority=9)
     stage.cycle(0.0)
+    stage.clock.time += 10
     for index in range(4):
         stage.ended(array, index)
     stage.run(array, left=6, revision=2)
-    stage.cycle(10.0)
+    stage.cycle(0.0)
     stage.run(array, revision=2, done=True)
     stage.cycle(0.0)
     assert stage.states(array, urgent) == ["queued", "starting"]
     assert counted(stage) == {TODAY: Used(cpu_s=80.0, attempts=1)}
+
+
+def test_slots_that_an_array_is_given_later_count_from_then_on(stage: Stage) -> None:
+    first = stage.gang(2)
+    stage.begin(first)
+    array = stage.array("0-3", 4)
+    stage.cycle(0.0)
+    assert len(stage.store.attempts(array)[0].slots) == 2
+    stage.finish(first, 0, 0, seconds=10)
+    assert len(stage.store.attempts(array)[0].slots) == 4
+    stage.restart()
+    stage.clock.time += 5
+    for index in range(4):
+        stage.ended(array, index)
+    stage.run(array, revision=2, done=True)
+    stage.cycle(0.0)
+    assert stage.states(array) == ["succeeded"]
+    assert counted(stage) == {TODAY: Used(cpu_s=2 * 10.0 + 2 * 15.0 + 2 * 5.0, attempts=2)}
+
+
+def test_a_server_that_was_away_charges_for_no_more_than_was_held(stage: Stage) -> None:
+    """The room was given back while it was away; it plans with the slots as it knew them before it hears of that."""
+    array = four_for_ten_seconds(stage)
+    for index in range(4):
+        stage.ended(array, index)
+    ends, stage.engine.tasks = stage.engine.tasks, []
+    stage.clock.time += 2 * DAY_S
+    stage.restart()
+    urgent = stage.submit(roles=(Role("worker", ("true",), Resources(4000, 0, 0), 1),), priority=9)
+    stage.cycle(0.0)
+    assert stage.store.attempts(array)[0].revision == 2
+    stage.engine.tasks = ends
+    stage.run(array, revision=2, done=True)
+    stage.cycle(0.0)
+    assert stage.states(array, urgent) == ["succeeded", "starting"]
+    assert counted(stage) == {TODAY: Used(cpu_s=40.0, attempts=1)}
 
 
 def test_a_share_of_a_gpu_counts_by_its_memory(stage: Stage) -> None:
@@ -205,11 +248,7 @@ def test_after_a_crash_a_running_job_is_counted_from_its_beginning_and_once(stag
 
 
 def test_after_a_crash_an_array_goes_on_where_its_slots_were_last_counted(stage: Stage) -> None:
-    array = stage.array("0-3", 4)
-    stage.cycle(0.0)
-    stage.began(array, 0, 1, 2, 3)
-    stage.run(array, in_use=(0, 1, 2, 3))
-    stage.cycle(10.0)
+    array = four_for_ten_seconds(stage)
     stage.ended(array, 0)
     stage.run(array, in_use=(1, 2, 3))
     stage.cycle(0.0)

@@ -21,8 +21,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from swell.client import Client, Job
 from swell.client.connection import path
@@ -168,6 +169,21 @@ class Round:
         if extra:
             problems.append(f"jobs {sorted(extra)} were accepted twice")
         problems += [f"task {path.name} ran twice" for path in (self.folder / "twice").iterdir()]
+        return problems + self._verify_usage(client)
+
+    def _verify_usage(self, client: Client) -> list[str]:
+        """Every attempt is counted once; a gang for as long as it held its room, an array's slots at most so long."""
+        jobs = [client.show(expected.job) for expected in self.expected]
+        lives = [(job, life) for job in jobs for life in job["attempts"]]
+        total = client.usage(days=2)["total"]
+        problems = []
+        if total["attempts"] != len(lives):
+            problems.append(f"{len(lives)} attempts, but {total['attempts']} are counted")
+        gangs = sum(cpu_s(job["spec"], life) for job, life in lives if not job["spec"]["array"])
+        arrays = sum(cpu_s(job["spec"], life) for job, life in lives if job["spec"]["array"])
+        counted = 3600 * total["cpu_hours"]
+        if not gangs - 0.1 <= counted <= gangs + arrays + 0.1:  # hours are told to the sixth digit
+            problems.append(f"{counted} CPU-seconds are counted, not {gangs} to {gangs + arrays}")
         return problems
 
     def _wait(self, client: Client, job: int) -> Job:
@@ -192,6 +208,13 @@ class Round:
             if log != f"begin {key}\nend {key}\n":
                 problems.append(f"the log of task {key} is {log!r}")
         return problems
+
+
+def cpu_s(spec: dict[str, Any], life: dict[str, Any]) -> float:
+    """Of a life, were all its slots held from its beginning to its end."""
+    begin, end = (datetime.fromisoformat(life[name]) for name in ("created_at", "ended_at"))
+    slots = spec["array"]["at_once"] if spec["array"] else len(life["placements"])
+    return float(slots * spec["roles"][0]["cpus_milli"] / 1000 * (end - begin).total_seconds())
 
 
 def end_everything(state: StateFolder) -> None:

@@ -157,7 +157,8 @@ def test_ps_can_be_limited_to_a_user_and_a_number_and_says_what_it_leaves_out(se
     assert server.swell("ps", "-u", "nobody-of-that-name", "-o", "json").json == []
     assert server.swell("ps", "-u", "nobody-of-that-name").stdout == "no jobs; run one with: swell run -- COMMAND\n"
     limited = server.swell("ps", "--limit", "1").stdout.splitlines()
-    assert len(limited) == 3
+    assert len(limited) == 4
+    assert re.search(r"\b\d+ succeeded\b", limited[-2])
     assert re.fullmatch(r"\(\d+ more; --limit N shows more, -o json all\)", limited[-1])
 
 

@@ -211,6 +211,17 @@ def test_of_one_name_the_newest_comes_first(store):
     assert store.names() == ["a", "b"]
 
 
+def test_states_are_counted_of_what_is_listed(store):
+    accept(store, *"abc")
+    accept(store, "d", owner="bob")
+    end(store, 1, 10.0)
+    end(store, 2, 30.0, JobState.FAILED)
+    assert store.counts() == {"queued": 2, "succeeded": 1, "failed": 1}
+    assert store.listed_counts(ended_since=20.0) == {"queued": 2, "failed": 1}
+    assert store.listed_counts(ended_since=None, owner="ann") == {"queued": 1, "succeeded": 1, "failed": 1}
+    assert store.waiting() == {"NotYetPlanned": 2}
+
+
 def test_retention_finds_what_ended_before_a_moment_oldest_first_and_no_more_than_asked(store):
     accept(store, *"abcde")
     for job, at in ((1, 10.0), (2, 30.0), (3, 5.0), (4, 10.0)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 
@@ -22,7 +23,8 @@ class Bell:
                 return
             self._is_due = True
             loop = self._loop
-        loop.call_soon_threadsafe(self._strike)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(self._strike)
 
     def close(self) -> None:
         self.is_closed = True

@@ -79,7 +79,7 @@ def jobs_router(services: Services) -> APIRouter:
 
     @router.delete("/{ref}", status_code=204)
     async def delete(ref: str, caller: Who) -> Response:
-        """Forget an ended job: its history and its logs."""
+        """Forget an ended job: its history, its logs, and its checkpoints unless it named a folder for them."""
         job = find_one(store, caller, ref, ended=True)
         await asyncio.wrap_future(controller.delete([job], by=caller.user, origin=caller.origin))
         return Response(status_code=204)

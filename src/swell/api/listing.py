@@ -39,7 +39,9 @@ def listing_router(services: Services) -> APIRouter:
 
         def read() -> Response:
             jobs, not_shown = services.store.listing(ended_since=since, owner=owner, limit=limit)
-            return Json({"jobs": [_document(services, caller, job) for job in jobs], "not_shown": not_shown})
+            listed = [_document(services, caller, job) for job in jobs]
+            states = services.store.listed_counts(ended_since=since, owner=owner)
+            return Json({"jobs": listed, "not_shown": not_shown, "states": states})
 
         return await run_in_threadpool(read)
 

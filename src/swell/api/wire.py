@@ -107,6 +107,7 @@ class JobOut(BaseModel):
 class JobsOut(BaseModel):
     jobs: list[JobOut]
     not_shown: int = 0
+    states: dict[str, int] = Field(description="how many there are in each state, with those not shown")
 
 
 class ErrorBody(BaseModel):

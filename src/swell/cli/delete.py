@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def command(client: Client, jobs: tuple[str, ...]) -> int:
     """Forget ended jobs: their history and their logs. Running jobs must be cancelled first.
 
-    Checkpoints stay where they are.
+    Checkpoints in the state folder go with them; a folder that --checkpoints named stays.
     """
     from swell.cli.printing import say
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ROWS = 50
 WATCH_S = 2.0
+STATES = ("running", "starting", "stopping", "queued", "held", "succeeded", "failed", "cancelled")
 
 
 @click.command("ps")
@@ -76,8 +77,14 @@ def _print(answer: dict[str, Any], output: str, *, of_all: bool) -> None:
     else:
         header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs, of_all=of_all)
         print_table(header, rows, states=header.index("STATE"))
+        print(states_line(answer["states"]))
         if answer["not_shown"]:
             print(f"({answer['not_shown']} more; --limit N shows more, -o json all)")
+
+
+def states_line(states: dict[str, int]) -> str:
+    """'3 running, 120 queued': all that there are, also those beyond the limit."""
+    return ", ".join(f"{states[state]} {state}" for state in STATES if state in states)
 
 
 def short_rows(jobs: list[dict[str, Any]], *, of_all: bool = False) -> tuple[list[str], list[list[str]]]:

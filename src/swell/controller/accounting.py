@@ -1,12 +1,12 @@
 """Who has used how much?
 
 An attempt holds slots from the moment the plan gave them to it until it is seen to have ended; an array's change
-meanwhile. Every record of an attempt that a cycle is about to store closes a period or opens one (`enter`), and what
-the period took goes into the same transaction: after a crash it is either stored together with the attempt's end, or
-counted again from the attempt that is still open. Nothing is counted twice or lost.
+meanwhile. Every record of an attempt that a cycle is about to store may give slots back (`enter`), and what they took
+goes into the same transaction: after a crash it is either stored together with the slots' end, or counted again from
+the attempt that still holds them. Nothing is counted twice or lost.
 
-A slot counts until we hear that it is empty. The accounts are a value: whoever reads them, from any thread, sees one
-moment.
+A slot counts until its last task ended, however late we hear of it: a server that was away for a week-end charges
+nobody for it. The accounts are a value: whoever reads them, from any thread, sees one moment.
 """
 
 from __future__ import annotations
@@ -31,8 +31,15 @@ class Holding:
 
     owner: str
     slots: tuple[Slot, ...]
-    since: float
     created_at: float
+    since: dict[int, float]  #: number of a slot → since when, where it was given later
+
+    def by_age(self) -> Iterable[tuple[float, list[Slot]]]:
+        """Slots that are held since the same moment."""
+        ages: dict[float, list[Slot]] = {}
+        for slot in self.slots:
+            ages.setdefault(self.since.get(slot.number, self.created_at), []).append(slot)
+        return ages.items()
 
 
 @dataclass(frozen=True)
@@ -49,9 +56,10 @@ class Accounts:
         """What counts in fair share: use that fades, with what is held at the moment."""
         known = self.faded.get(owner, Account()).faded(now, self.half_life_s)
         return known + sum(
-            faded_gpu_s(charged_gpus(one.slots, self.memory), one.since, now, now, self.half_life_s)
+            faded_gpu_s(charged_gpus(slots, self.memory), since, now, now, self.half_life_s)
             for one in self.held.values()
             if one.owner == owner
+            for since, slots in one.by_age()
         )
 
     def running(self, now: float) -> Iterator[DayOfUse]:
@@ -82,8 +90,8 @@ class Accounts:
 
     def hold(self, attempt: AttemptRecord, owner: str) -> None:
         """Only while nobody else has seen these accounts."""
-        since = attempt.created_at if attempt.slots_at is None else attempt.slots_at
-        self.held[AttemptId(attempt.job_id, attempt.number)] = Holding(owner, attempt.slots, since, attempt.created_at)
+        held = Holding(owner, attempt.slots, attempt.created_at, attempt.since)
+        self.held[AttemptId(attempt.job_id, attempt.number)] = held
 
     def _take(self, attempt: AttemptRecord, changes: Changes, owner_of: Callable[[JobId], str]) -> None:
         key = AttemptId(attempt.job_id, attempt.number)
@@ -94,14 +102,18 @@ class Accounts:
             del self.held[key]
             self._charge(holding, attempt.ended_at, changes, is_over=True, lost_s=attempt.lost_s)
         elif attempt.slots != holding.slots:
-            assert attempt.slots_at is not None
+            assert attempt.changed_at is not None
             self.hold(attempt, holding.owner)
-            self._charge(holding, attempt.slots_at, changes, is_over=False)
+            kept = {slot.number for slot in attempt.slots}
+            gone = replace(holding, slots=tuple(slot for slot in holding.slots if slot.number not in kept))
+            if gone.slots:
+                self._charge(gone, attempt.changed_at, changes, is_over=False)
 
     def _charge(self, holding: Holding, until: float, changes: Changes, *, is_over: bool, lost_s: float = 0.0) -> None:
         owner = holding.owner
-        gpus = charged_gpus(holding.slots, self.memory)
-        account = self.faded.get(owner, Account()).charged(gpus, holding.since, until, self.half_life_s)
+        account = self.faded.get(owner, Account())
+        for since, slots in holding.by_age():
+            account = account.charged(charged_gpus(slots, self.memory), since, until, self.half_life_s)
         self.faded[owner] = changes.accounts[owner] = account
         for one in self._period(holding, until, is_over=is_over, lost_s=lost_s):
             changes.usage[owner, one.day] = changes.usage.get((owner, one.day), Used()) + one.used
@@ -109,9 +121,10 @@ class Accounts:
 
     def _period(self, one: Holding, until: float, *, is_over: bool, lost_s: float = 0.0) -> Iterator[DayOfUse]:
         """An attempt counts on the day it began, what it lost on the day it ended."""
-        for day, seconds in split_over_days(one.since, until):
-            took = Used(gpu_seconds(one.slots, self.memory, seconds), cpu_seconds(one.slots, seconds))
-            yield DayOfUse(one.owner, day, took)
+        for since, slots in one.by_age():
+            for day, seconds in split_over_days(since, until):
+                took = Used(gpu_seconds(slots, self.memory, seconds), cpu_seconds(slots, seconds))
+                yield DayOfUse(one.owner, day, took)
         if is_over:
             yield DayOfUse(one.owner, day_of(one.created_at), Used(attempts=1))
         if lost_s:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from swell.controller.observe import Effect, Forget
@@ -127,7 +127,9 @@ def _placement(slot: Slot) -> dict[str, Any]:
 
 def _set_slots(job: LiveJob, action: SetSlots, changes: Changes, now: float) -> None:
     assert job.attempt is not None
-    job.set_attempt(with_slots(job.attempt, action.slots, now, revision=job.attempt.revision + 1), changes)
+    working = sum(not slot.is_draining for slot in action.slots)
+    changed = with_slots(job.attempt, action.slots, now)
+    job.set_attempt(replace(changed, revision=job.attempt.revision + 1, width=working), changes)
     job.write(changes)
 
 

@@ -62,6 +62,7 @@ class Controller:
         keep_s: float | None,
         reporting: Reporting,
         notify: Callable[[JobRecord], None] = lambda _: None,
+        erase_checkpoints: Callable[[JobId], None] = lambda _: None,
         half_life_s: float = HALF_LIFE_S,
         limits: Callable[[str], Limits] = lambda _: Limits(),
         watch: Callable[[Cycled], None] = lambda _: None,
@@ -74,6 +75,7 @@ class Controller:
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
         self._limits = limits  #: of a user
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
+        self._erase_checkpoints = erase_checkpoints  #: of a job that kept them with us; must not block
         self._watch = watch  #: told of every cycle; must not block
         self._booking = threading.Lock()  #: held while what is stored and the accounts may differ
         self._notify = notify  #: tell whoever wants to know that it has ended; must not block
@@ -178,12 +180,15 @@ class Controller:
         return future
 
     def delete(self, jobs: Sequence[JobRecord], *, by: str, origin: str = "") -> Future[None]:
+        """Their history, logs and checkpoints go; a folder for checkpoints that its user named stays."""
         for job in jobs:
             if not job.state.has_ended:
                 raise Conflict(f"job {job.id} ({job.name}) is {job.state}; cancel it first: swell cancel {job.id}")
         for job in jobs:
             for number in range(1, job.attempts + 1):
                 self._engine.erase(AttemptId(job.id, number))
+            if job.spec.checkpoints is None:
+                self._erase_checkpoints(job.id)
         return self._store.forget([job.id for job in jobs], by=by, origin=origin)
 
     def reason(self, job: JobRecord) -> Reason | None:
@@ -431,7 +436,7 @@ class Controller:
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
 
     def _forget_old(self) -> None:
-        """History older than the retention goes, with its logs."""
+        """History older than the retention goes, with its logs. A job's age counts from its end, not from its log's."""
         if self._keep_s is None:
             return
         before = self._clock.now() - self._keep_s

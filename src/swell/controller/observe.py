@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from swell.controller.world import LiveJob, World, task_record
+from swell.controller.world import LiveJob, World, task_record, with_slots
 from swell.controller.yielding import (
     Stop,
     ask,
@@ -95,7 +95,7 @@ def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
     in_use = set(run.in_use)
     kept = tuple(slot for slot in job.slots if slot.number in in_use or (run.left > 0 and not slot.is_draining))
     if kept != job.slots:
-        job.set_attempt(replace(job.attempt, slots=kept, slots_at=now), changes)
+        job.set_attempt(with_slots(job.attempt, kept, job.emptied_at(now)), changes)
         return True
     return False
 
@@ -162,7 +162,7 @@ def _is_more_urgent(job: LiveJob) -> bool:
 def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
     """Every process of it is gone and every end is known."""
     attempt = job.attempt_id
-    heard_at, now = now, job.last_end or now  # when it ended, not when we heard of it
+    heard_at, now = now, job.emptied_at(now)
     is_yielded = not job.shape.is_array and has_yielded(job)
     if job.has_only_succeeded and not is_yielded:
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})

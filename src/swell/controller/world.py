@@ -206,6 +206,13 @@ class LiveJob:
             return min(known, task, key=lambda seen: seen.index)
         return min(known, task, key=_blame)
 
+    def emptied_at(self, now: float) -> float:
+        """When the latest task of the present attempt ended, not when we heard of it; now, if none has."""
+        assert self.attempt is not None
+        if self.last_end is None or self.last_end < self.attempt.created_at:  # an array's may be of an earlier attempt
+            return now
+        return min(now, self.last_end)
+
     @property
     def has_begun(self) -> bool:
         """Of a gang every rank, of an array any task."""
@@ -337,6 +344,9 @@ def task_record(task: TaskSeen) -> TaskRecord:
     )
 
 
-def with_slots(attempt: AttemptRecord, slots: tuple[Slot, ...], now: float, *, revision: int) -> AttemptRecord:
-    working = sum(not slot.is_draining for slot in slots)
-    return replace(attempt, slots=slots, slots_at=now, revision=revision, width=working)
+def with_slots(attempt: AttemptRecord, slots: tuple[Slot, ...], at: float) -> AttemptRecord:
+    """From a moment on; slots that it has already are held as long as before."""
+    known = {slot.number for slot in attempt.slots}
+    joined = {slot.number: attempt.since.get(slot.number) if slot.number in known else at for slot in slots}
+    since = {number: moment for number, moment in joined.items() if moment is not None}
+    return replace(attempt, slots=slots, since=since, changed_at=at)

@@ -7,7 +7,7 @@ promised. What a user has used fades with a half-life for fair share; the daily 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from swell.model.cluster import DeviceId, NodeId
@@ -80,7 +80,7 @@ def cpu_seconds(slots: Iterable[Slot], seconds: float) -> float:
     return seconds * sum(slot.resources.cpus_milli for slot in slots) / 1000
 
 
-def charged_gpus(slots: tuple[Slot, ...], memory: DeviceMemory) -> float:
+def charged_gpus(slots: Sequence[Slot], memory: DeviceMemory) -> float:
     """What holding them counts in fair share: GPUs, or a little for the cores of a job without any."""
     return gpu_seconds(slots, memory, 1.0) or CPU_WEIGHT * cpu_seconds(slots, 1.0)
 

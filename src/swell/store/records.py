@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import Row
@@ -92,7 +92,8 @@ class AttemptRecord:
     placements: list[dict[str, Any]]  #: what it was given at its start; kept after the end
     resume: Resume = field(default_factory=lambda: Resume())
     asked: Asked | None = None  #: None: nobody asked it to give room back
-    slots_at: float | None = None  #: since when it holds these slots; None: since it was made
+    since: dict[int, float] = field(default_factory=dict)  #: number of a slot that it was given later → when
+    changed_at: float | None = None  #: when its slots last changed, not stored; None: not since the server started
     lost_s: float = 0.0  #: of its time: work that must be done again
 
 
@@ -134,10 +135,11 @@ def job_record(row: Row[Any]) -> JobRecord:
 
 def attempt_record(row: Row[Any]) -> AttemptRecord:
     values = dict(row._mapping)
-    values["slots"] = parse_slots(values["slots"])
+    values["slots"] = _parse_slots(values["slots"])
     values["placements"] = json.loads(values["placements"])
     values["resume"] = Resume(**json.loads(values["resume"]))
     values["asked"] = None if values["asked"] is None else Asked.from_document(json.loads(values["asked"]))
+    values["since"] = {int(number): at for number, at in json.loads(values["since"]).items()}
     return AttemptRecord(**values)
 
 
@@ -153,11 +155,57 @@ def event_record(row: Row[Any]) -> EventRecord:
     return EventRecord(**values)
 
 
-def slots_text(slots: tuple[Slot, ...]) -> str:
-    return json.dumps([slot_document(slot) for slot in slots])
+def attempt_row(record: AttemptRecord) -> dict[str, Any]:
+    return {
+        "job_id": record.job_id,
+        "number": record.number,
+        "width": record.width,
+        "slots": _slots_text(record.slots),
+        "revision": record.revision,
+        "created_at": record.created_at,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "outcome": record.outcome,
+        "placements": json.dumps(record.placements),
+        "resume": json.dumps(asdict(record.resume)),
+        "asked": None if record.asked is None else json.dumps(record.asked.to_document()),
+        "since": json.dumps(record.since),
+        "lost_s": record.lost_s,
+    }
 
 
-def slot_document(slot: Slot) -> dict[str, Any]:
+def task_row(record: TaskRecord) -> dict[str, Any]:
+    return {
+        "job_id": record.job_id,
+        "attempt": record.attempt,
+        "task_index": record.index,
+        "node": record.node,
+        "lane": record.lane,
+        "started_at": record.started_at,
+        "ended_at": record.ended_at,
+        "exit_code": record.exit_code,
+        "cause": record.cause,
+        "problem": record.problem,
+    }
+
+
+def event_row(record: EventRecord, now: float) -> dict[str, Any]:
+    detail = json.dumps(record.detail)
+    return {
+        "at": record.at or now,
+        "job_id": record.job_id,
+        "kind": record.kind,
+        "actor": record.actor,
+        "detail": detail,
+        "origin": record.origin,
+    }
+
+
+def _slots_text(slots: tuple[Slot, ...]) -> str:
+    return json.dumps([_slot_document(slot) for slot in slots])
+
+
+def _slot_document(slot: Slot) -> dict[str, Any]:
     return {
         "number": slot.number,
         "node": slot.node,
@@ -170,7 +218,7 @@ def slot_document(slot: Slot) -> dict[str, Any]:
     }
 
 
-def parse_slots(text: str) -> tuple[Slot, ...]:
+def _parse_slots(text: str) -> tuple[Slot, ...]:
     return tuple(
         Slot(
             slot["number"],

@@ -7,7 +7,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,12 @@ from swell.store.records import (
     NewJob,
     TaskRecord,
     attempt_record,
+    attempt_row,
     event_record,
+    event_row,
     job_record,
-    slots_text,
     task_record,
+    task_row,
 )
 from swell.store.upsert import upsert
 from swell.store.usage import add_usage, read_accounts, read_totals, read_usage, write_accounts
@@ -210,8 +212,8 @@ class Store:
             values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in columns}
             statement = statement.values(version=tables.job.c.version + 1, **values)
             connection.execute(statement, [_bound(row) for row in group])
-        upsert(connection, tables.attempt, [_attempt_row(record) for record in changes.attempts])
-        upsert(connection, tables.task, [_task_row(record) for record in changes.tasks])
+        upsert(connection, tables.attempt, [attempt_row(record) for record in changes.attempts])
+        upsert(connection, tables.task, [task_row(record) for record in changes.tasks])
         self._write_events(connection, changes.events)
         add_usage(connection, changes.usage)
         write_accounts(connection, changes.accounts)
@@ -221,7 +223,7 @@ class Store:
     def _write_events(self, connection: Connection, events: Sequence[EventRecord]) -> None:
         if events:
             now = self._clock()
-            rows = [_event_row(record, now) for record in events]
+            rows = [event_row(record, now) for record in events]
             connection.execute(INSERT_EVENT, rows)
 
     def _forget(self, connection: Connection, jobs: Sequence[JobId], by: str, origin: str) -> None:
@@ -280,8 +282,13 @@ class Store:
         return int(self._rows(select(func.count()).select_from(tables.job).where(condition))[0][0])
 
     def counts(self) -> dict[str, int]:
-        grouped = select(tables.job.c.state, func.count()).group_by(tables.job.c.state)
-        return {str(row[0]): int(row[1]) for row in self._rows(grouped)}
+        """How many jobs are in each state."""
+        return self.listed_counts(ended_since=None)
+
+    def listed_counts(self, *, ended_since: float | None, owner: str | None = None) -> dict[str, int]:
+        """Of those that `listing` lists."""
+        grouped = select(tables.job.c.state, func.count()).where(_is_listed(ended_since, owner))
+        return {str(row[0]): int(row[1]) for row in self._rows(grouped.group_by(tables.job.c.state))}
 
     def waiting(self) -> dict[str, int]:
         """How many jobs wait for each reason."""
@@ -487,49 +494,3 @@ def _bound(row: dict[str, Any]) -> dict[str, Any]:
         name: json.dumps(value) if isinstance(value, dict | list | tuple) else value for name, value in row.items()
     }
     return {"job": encoded.pop("job"), **{f"new_{name}": value for name, value in encoded.items()}}
-
-
-def _attempt_row(record: AttemptRecord) -> dict[str, Any]:
-    return {
-        "job_id": record.job_id,
-        "number": record.number,
-        "width": record.width,
-        "slots": slots_text(record.slots),
-        "revision": record.revision,
-        "created_at": record.created_at,
-        "started_at": record.started_at,
-        "ended_at": record.ended_at,
-        "outcome": record.outcome,
-        "placements": json.dumps(record.placements),
-        "resume": json.dumps(asdict(record.resume)),
-        "asked": None if record.asked is None else json.dumps(record.asked.to_document()),
-        "slots_at": record.slots_at,
-        "lost_s": record.lost_s,
-    }
-
-
-def _task_row(record: TaskRecord) -> dict[str, Any]:
-    return {
-        "job_id": record.job_id,
-        "attempt": record.attempt,
-        "task_index": record.index,
-        "node": record.node,
-        "lane": record.lane,
-        "started_at": record.started_at,
-        "ended_at": record.ended_at,
-        "exit_code": record.exit_code,
-        "cause": record.cause,
-        "problem": record.problem,
-    }
-
-
-def _event_row(record: EventRecord, now: float) -> dict[str, Any]:
-    detail = json.dumps(record.detail)
-    return {
-        "at": record.at or now,
-        "job_id": record.job_id,
-        "kind": record.kind,
-        "actor": record.actor,
-        "detail": detail,
-        "origin": record.origin,
-    }

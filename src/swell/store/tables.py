@@ -70,7 +70,7 @@ attempt = Table(
     Column("placements", Text, nullable=False),
     Column("resume", Text, nullable=False, server_default="{}"),  # what it was told to go on from
     Column("asked", Text),  # null: nobody asked it to give room back
-    Column("slots_at", Float),  # since when it holds these slots; null: since it was made
+    Column("since", Text, nullable=False, server_default="{}"),  # of slots it was given later: when
     Column("lost_s", Float, nullable=False, server_default="0"),  # of its time: work that must be done again
     PrimaryKeyConstraint("job_id", "number"),
 )

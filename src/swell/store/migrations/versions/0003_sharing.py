@@ -14,7 +14,7 @@ def upgrade() -> None:
     op.add_column("job", sa.Column("gpu_peak_mib", sa.Integer))
     op.add_column("job", sa.Column("uid", sa.Integer))
     op.add_column("event", sa.Column("origin", sa.String, nullable=False, server_default=""))
-    op.add_column("attempt", sa.Column("slots_at", sa.Float))
+    op.add_column("attempt", sa.Column("since", sa.Text, nullable=False, server_default="{}"))
     op.add_column("attempt", sa.Column("lost_s", sa.Float, nullable=False, server_default="0"))
     _make_usage()
     _make_doors()
@@ -60,7 +60,7 @@ def downgrade() -> None:
     for table in NEW_TABLES:
         op.drop_table(table)
     op.drop_column("attempt", "lost_s")
-    op.drop_column("attempt", "slots_at")
+    op.drop_column("attempt", "since")
     op.drop_column("event", "origin")
     op.drop_column("job", "uid")
     op.drop_column("job", "gpu_peak_mib")

@@ -1,0 +1,30 @@
+"""What is old goes, on a real server: history, logs, and the checkpoints it kept; nothing else."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from server import PATIENCE_S, Server
+
+pytestmark = pytest.mark.slow
+
+SAVE = "mkdir -p $SWELL_CHECKPOINTS && echo weights > $SWELL_CHECKPOINTS/model"
+
+
+def test_ended_jobs_go_with_logs_and_checkpoints_but_not_with_what_their_users_named(tmp_path: Path) -> None:
+    named = tmp_path / "models"
+    with Server(tmp_path, "--keep", "1s") as server:
+        for options in ((), ("--checkpoints", str(named))):
+            assert server.swell("run", *options, "--", "sh", "-c", SAVE).code == 0
+        assert server.state.read_json(server.state.config)["keep_s"] == 1.0
+        end = time.monotonic() + PATIENCE_S
+        while {1, 2} & {job["id"] for job in server.jobs()}:
+            assert time.monotonic() < end, "they are still there"
+            server.swell("run", "--", "true")  # something happens, so the loop looks
+        assert not (server.state.tasks / "1.1").exists()
+        assert not (server.state.checkpoints / "1").exists()
+        assert (named / "model").read_text() == "weights\n"
+        assert server.swell("usage", "-o", "json").json["total"]["attempts"] >= 2
