@@ -11,6 +11,7 @@ import sys
 from swell.state import StateFolder
 from swell.worker.agent import Agent
 from swell.worker.devices import Declared, offer
+from swell.worker.nvml import Nvml
 
 
 def main() -> int:
@@ -23,7 +24,7 @@ def main() -> int:
     if lock is None:
         print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
         return 1
-    agent = Agent(state, offer(Declared.parse(state.read_json(state.config))))
+    agent = Agent(state, offer(Declared.parse(state.read_json(state.config)), Nvml()))
 
     def close(*_: object) -> None:
         agent.is_closing = True
