@@ -171,6 +171,8 @@ def node_document(node: Node, snapshot: Snapshot) -> dict[str, Any]:
                 "model": device.model,
                 "memory_mib": device.memory_mib,
                 "simulated": device.simulated,
+                "watched": device.is_watched,
+                "outsiders_mib": device.outsiders_mib,
                 "job": holder.get(device.id),
             }
             for device in node.devices

@@ -32,12 +32,14 @@ def command(client: Client, output: str) -> int:
         for gpu in node["gpus"]:
             label = " (simulated)" if gpu["simulated"] else ""
             holder = f"job {gpu['job']}" if gpu["job"] else "free"
+            if gpu["outsiders_mib"]:
+                holder = ("" if holder == "free" else f"{holder}, ") + f"outsiders use {gpu['outsiders_mib']} MiB"
             print(f"  {gpu['id']}  {gpu['model']}, {gpu['memory_mib']} MiB{label}: {holder}")
     return 0
 
 
 def _row(node: dict[str, Any]) -> list[str]:
-    free = sum(gpu["job"] is None for gpu in node["gpus"])
+    free = sum(gpu["job"] is None and not gpu["outsiders_mib"] for gpu in node["gpus"])
     return [
         node["name"],
         "ready" if node["reachable"] else "out of reach",

@@ -196,6 +196,7 @@ def launches(
             time_limit_s=limit_s,
             grace_s=spec.grace_s,
             tensorboard=spec.tensorboard if node == nodes[0] else None,
+            idle=spec.idle,
         )
         for node in nodes
     )

@@ -24,7 +24,8 @@ def main() -> int:
     if lock is None:
         print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
         return 1
-    agent = Agent(state, offer(Declared.parse(state.read_json(state.config)), Nvml()))
+    nvml = Nvml()
+    agent = Agent(state, offer(Declared.parse(state.read_json(state.config)), nvml), nvml)
 
     def close(*_: object) -> None:
         agent.is_closing = True

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 GONE = (b"Z", b"X", b"")  # states of what has ended but is still listed, or no longer
 
@@ -65,6 +66,27 @@ def is_keeper(pid: int, wanted: tuple[bytes, ...]) -> bool:
     return _has_marks(pid, wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What tells whose process it is; a process id alone does not."""
+
+    group: int
+    session: int
+    cgroups: tuple[str, ...] = ()  #: paths
+    told: tuple[tuple[str, str], ...] = ()  #: our own variables in its environment; empty: none, or not to be read
+
+
+def trace(pid: int) -> Trace | None:
+    """None: there is no such process here. It has ended, or the number is of another namespace."""
+    state, group, session = _stat(pid)
+    if state in GONE:
+        return None
+    variables = [line.decode(errors="replace").partition("=") for line in _lines(pid, "environ", b"\0")]
+    told = tuple((name, text) for name, _, text in variables if name.startswith("SWELL_"))
+    paths = [line.decode(errors="replace").split(":", 2)[-1] for line in _lines(pid, "cgroup", b"\n")]
+    return Trace(group, session, tuple([path for path in paths if path]), told)
+
+
 def _belongs(pid: int, keeper: int | None, wanted: tuple[bytes, ...]) -> bool:
     state, group, session = _stat(pid)
     if state in GONE:
@@ -89,12 +111,16 @@ def _stat(pid: int) -> tuple[bytes, int, int]:
 
 
 def _has_marks(pid: int, wanted: tuple[bytes, ...]) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
-            variables = file.read().split(b"\0")
-    except OSError:  # gone, or somebody else's
-        return False
+    variables = _lines(pid, "environ", b"\0")
     return all(mark in variables for mark in wanted)
+
+
+def _lines(pid: int, name: str, end: bytes) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read().split(end)
+    except OSError:  # gone, or somebody else's
+        return []
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
