@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "requeue": ("requeue", "Start jobs again, from their last checkpoint."),
     "delete": ("delete", "Forget ended jobs and their logs."),
     "nodes": ("nodes", "Machines, GPUs and who holds them."),
+    "doctor": ("doctor", "What is there, and what would not work."),
     "demo": ("demo", "See it work, in under a minute."),
     "completion": ("completion", "Shell completion for bash, zsh or fish."),
 }
