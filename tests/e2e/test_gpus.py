@@ -137,3 +137,33 @@ def test_a_machine_whose_driver_does_not_answer_runs_jobs_without_gpus(tmp_path:
     driver.say(is_broken=True)
     with Server(tmp_path, gpus=None, env=driver.environment) as box:
         assert (gpus(box), box.swell("run", "--", "true").code) == ({}, 0)
+
+
+# -- idle GPUs -----------------------------------------------------------------------------------------------
+
+IDLE = ("--min-gpu-utilization", "10", "--utilization-window", "10s")
+
+
+def test_a_job_whose_gpus_idle_is_stopped_and_a_busy_one_is_not(box: Server, driver: Driver, gate: Gate) -> None:
+    one, two = job_on_gpu(box, gate, *IDLE), job_on_gpu(box, gate, *IDLE)
+    placed = {box.client().show(str(job))["attempts"][0]["placements"][0]["devices"][0]: job for job in (one, two)}
+    driver.change("GPU-b", utilization=10)
+    found = box.until(placed["GPU-a"], "failed")
+    assert found["reason"]["code"] == "GpuIdle"
+    assert found["reason"]["message"] == (
+        "none of its GPUs reached 10 % utilisation within 10 s, and it was stopped for that"
+    )
+    busy = box.client().show(str(placed["GPU-b"]))
+    assert (busy["state"], busy["idle_policy"]["quiet_s"]) == ("running", 0.0)
+    gate.open()
+    box.until(placed["GPU-b"], "succeeded")
+
+
+def test_on_simulated_gpus_idling_is_not_measured_and_show_says_so(server: Server, gate: Gate) -> None:
+    job = job_on_gpu(server, gate, *IDLE)
+    server.until(job, "running")
+    shown = server.swell("show", str(job)).stdout
+    assert "stopped when none reaches 10 % within 10 s; not measured on simulated GPUs" in shown
+    assert "whole GPUs (accounted)" in shown
+    gate.open()
+    server.until(job, "succeeded")
