@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from controller.stage import Stage
 from swell.model.job import IdlePolicy, Overrun, ResizeMode, Role
-from swell.model.launch import CAUSE_STOPPED, GpuSeen
+from swell.model.launch import CAUSE_STOPPED, GpuSeen, Launch, RunSeen, parse_run, run_document
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.model.training import Control
@@ -184,8 +186,12 @@ def idling(stage: Stage, **spec: object) -> int:
     return job
 
 
-def test_a_worker_is_told_what_counts_as_idle(stage: Stage) -> None:
-    assert stage.launch(idling(stage)).idle == IdlePolicy(10, 60.0)
+def test_a_worker_is_told_what_counts_as_idle_and_tells_what_it_sees(stage: Stage) -> None:
+    launch = stage.launch(idling(stage))
+    assert launch.idle == IdlePolicy(10, 60.0)
+    assert Launch.from_document(json.loads(json.dumps(launch.to_document()))) == launch
+    seen = RunSeen(launch.attempt, "a", 1, (0,), 0, False, gpu=GpuSeen(5, 6, 15.0))
+    assert parse_run(json.loads(json.dumps(run_document(seen))), "a") == seen
 
 
 def test_a_job_whose_gpus_idle_for_the_whole_window_fails(stage: Stage) -> None:
@@ -215,6 +221,20 @@ def test_a_job_that_is_not_seen_to_idle_is_left_alone(stage: Stage, quiet_s: flo
         stage.uses(job, quiet_s=quiet_s)
     stage.cycle(1000.0)
     assert stage.states(job) == ["running"]
+
+
+def test_an_array_whose_gpus_idle_fails_as_a_whole(stage: Stage) -> None:
+    role = Role("worker", ("train",), Resources(100, 0, 1), 1)
+    job = stage.array("0-9", 2, roles=(role,), idle=IdlePolicy(10, 60.0))
+    stage.cycle()
+    stage.began(job, 0, 1)
+    stage.cycle()
+    stage.uses(job, quiet_s=60.0)
+    stage.ended(job, 0, 143, cause=CAUSE_STOPPED)
+    stage.ended(job, 1, 143, cause=CAUSE_STOPPED)
+    stage.run(job, done=True)
+    stage.cycle()
+    assert (stage.job(job).state, stage.job(job).reason_code) == ("failed", Code.GPU_IDLE)
 
 
 def test_a_new_attempt_has_a_new_window(stage: Stage) -> None:

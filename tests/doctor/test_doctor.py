@@ -15,7 +15,7 @@ import pytest
 from nvml import Driver, process
 from server import SWELL, Gate, Server
 from swell.doctor import Finding
-from swell.doctor.gpus import driver_findings, mps
+from swell.doctor.gpus import ask_driver, driver_findings, mps
 from swell.doctor.machine import cgroups, clock, containers, open_files
 
 HIDDEN = "somebody (an unknown amount, process 7: not to be seen here)"
@@ -65,6 +65,15 @@ def test_a_driver_that_hangs_is_a_problem() -> None:
     said = {"problem": "it does not answer within 20 s", "hangs": True}
     text = "an NVIDIA driver is loaded, but NVML is of no use: it does not answer within 20 s"
     assert told(said) == [("problem", text)]
+
+
+def test_a_driver_that_never_answers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in Driver(tmp_path).environment.items():
+        monkeypatch.setenv(name, text)
+    never = tmp_path / "never"
+    os.mkfifo(never)
+    monkeypatch.setenv("SWELL_TEST_NVML", str(never))
+    assert ask_driver(0.5) == {"problem": "it does not answer within 0 s", "hangs": True}
 
 
 def test_a_gpu_that_is_lost_is_a_problem() -> None:

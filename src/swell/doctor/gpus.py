@@ -19,20 +19,22 @@ MPS_COMMAND = "nvidia-cuda-mps"  # as the kernel cuts it, of both control and se
 
 
 def examine_gpus(store: str) -> list[Finding]:
-    return [*driver_findings(_ask_driver(), store), mps(os.environ, _commands())]
+    return [*driver_findings(ask_driver(DRIVER_S_MAX), store), mps(os.environ, _commands())]
 
 
-def _ask_driver() -> dict[str, Any]:
+def ask_driver(patience_s: float) -> dict[str, Any]:
     """The driver's word; `problem` alone when it has none."""
     words = [sys.executable, "-m", "swell.worker.examine"]
+    asking = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=DRIVER_S_MAX, check=False)
+        answer, complaint = asking.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired:
-        return {"problem": f"it does not answer within {DRIVER_S_MAX:.0f} s", "hangs": True}
+        asking.kill()  # and not waited for: a process that hangs inside the driver does not even die
+        return {"problem": f"it does not answer within {patience_s:.0f} s", "hangs": True}
     try:
-        found: dict[str, Any] = json.loads(done.stdout)
+        found: dict[str, Any] = json.loads(answer)
     except ValueError:
-        return {"problem": f"asking it failed: {done.stderr.strip()[-200:]}"}
+        return {"problem": f"asking it failed: {complaint.strip()[-200:]}"}
     return found
 
 

@@ -108,8 +108,11 @@ class Agent:
             run.look_at_logs()
 
     def _look_at_gpus(self) -> None:
+        samples = self._sampler.take()
+        if not samples:
+            return
         self._gpus.store = self._link.store
-        for sample in self._sampler.take():
+        for sample in samples:
             self._gpus.take(sample, [run.claim() for run in self._runs.values() if run.alive])
         self._gpus.keep(self._runs)
         node = replace(self._node, devices=self._gpus.devices(self._node.devices))
@@ -222,7 +225,8 @@ class Agent:
     # -- what was seen -----------------------------------------------------------------------------------------
 
     def _seen(self, run: Run) -> RunSeen:
-        return replace(run.seen(), gpu=self._gpus.seen(run.launch.attempt))
+        seen, gpu = run.seen(), self._gpus.seen(run.launch.attempt)
+        return seen if gpu is None else replace(seen, gpu=gpu)
 
     def _tell(self) -> None:
         changed = []

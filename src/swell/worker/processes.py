@@ -101,11 +101,11 @@ def _pids() -> Iterator[int]:
 
 
 def _stat(pid: int) -> tuple[bytes, int, int]:
-    """State, process group, session; empty when it is gone. The name may hold anything, so cut after it."""
+    """State, process group, session; empty when it is gone or hidden. The name may hold anything, so cut after it."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             fields = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b"", 0, 0
     return fields[0], int(fields[2]), int(fields[3])
 
