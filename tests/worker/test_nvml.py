@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -9,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
-from nvml import Driver, process
-from swell.worker.nvml import mib
+from nvml import STANDINS, Driver, process
+from swell.worker.nvml import COMPUTE, GRAPHICS, OLDER, mib
 
+DEF = ast.FunctionDef
 DEVICES = "[[d.id, d.memory_mib, d.model, d.simulated, d.is_watched] for d in nvml.devices()]"
 PROCESSES = "[[[p.pid, p.used_mib, p.is_graphics] for p in r.processes or ()] for r in nvml.read()]"
 
@@ -26,6 +29,14 @@ def asked(driver: Driver, *expressions: str) -> list[Any]:
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     result: list[Any] = json.loads(done.stdout)
     return result
+
+
+def test_the_real_library_has_every_function_that_the_standin_has_and_that_we_ask() -> None:
+    functions = [node.name for node in ast.parse((STANDINS / "pynvml.py").read_text()).body if isinstance(node, DEF)]
+    asked = [*COMPUTE, *GRAPHICS, *[name + OLDER for name in (*COMPUTE, *GRAPHICS)]]
+    names = [name for name in (*functions, *asked) if name.startswith("nvml")]
+    assert len(names) > 12
+    assert [name for name in names if not callable(getattr(pynvml, name, None))] == []
 
 
 def test_gpus_are_found_by_uuid_with_their_memory(tmp_path: Path) -> None:
