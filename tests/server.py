@@ -52,10 +52,14 @@ class Result:
 class Server:
     """`swell up -d` in a folder of its own; on exit everything is cancelled, stopped and looked for."""
 
-    def __init__(self, folder: Path, *options: str, gpus: int = 4, cpus: int = 8) -> None:
+    def __init__(
+        self, folder: Path, *options: str, gpus: int | None = 4, cpus: int = 8, env: dict[str, str] | None = None
+    ) -> None:
         self.root = folder / "state"
         self.folder = folder
-        self._options = ("--gpus", str(gpus), "--cpus", str(cpus), *options)
+        declared = () if gpus is None else ("--gpus", str(gpus))  # None: those that the driver finds
+        self._options = (*declared, "--cpus", str(cpus), *options)
+        self._env = env or {}  #: of every command, and so of the server and its worker
         self.state = StateFolder(self.root)
         self.store = ""
 
@@ -135,7 +139,7 @@ class Server:
     def environment(self, **variables: str) -> dict[str, str]:
         """What a user's shell would pass on: nothing of another scheduler."""
         own = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)}
-        return {**own, "SWELL_STATE": str(self.root), "PYTHONUNBUFFERED": "1", **variables}
+        return {**own, "SWELL_STATE": str(self.root), "PYTHONUNBUFFERED": "1", **self._env, **variables}
 
     def swell(
         self,

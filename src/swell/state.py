@@ -228,7 +228,13 @@ class Lock:
 
 
 def network_file_system(path: Path, mounts: Iterable[bytes]) -> str | None:
-    """The type of the network file system that a path is (or would be) on; None when it is local.
+    """The type of the network file system that a path is (or would be) on; None when it is local."""
+    name = file_system(path, mounts)
+    return name if name in NETWORK_FILE_SYSTEMS else None
+
+
+def file_system(path: Path, mounts: Iterable[bytes]) -> str:
+    """The type of the file system that a path is (or would be) on.
 
     Mounts are lines of /proc/PID/mountinfo: bytes, because a mount point is any bytes.
     """
@@ -240,8 +246,7 @@ def network_file_system(path: Path, mounts: Iterable[bytes]) -> str | None:
         inside = target == point or target.startswith(point.rstrip(b"/") + b"/")
         if inside and len(point) >= len(best):  # a later mount on the same point hides the earlier one
             best, kind = point, after.split()[0]
-    name = os.fsdecode(kind)
-    return name if name in NETWORK_FILE_SYSTEMS else None
+    return os.fsdecode(kind)
 
 
 def _unescape(point: bytes) -> bytes:

@@ -76,10 +76,12 @@ def test_help_of_a_command_tells_the_essentials(name, essential):
 
 
 def test_every_option_of_the_manifest_has_its_option_of_run():
+    from swell.manifests.idle import FIELDS
     from swell.manifests.native import SPEC
 
     shown = call("run", "--help").output
-    for field in set(SPEC) - {"command"}:
+    parts = {"minGpuUtilization", "utilizationWindow"}  # of the one that is a mapping
+    for field in (set(SPEC) | parts) - {"command", *FIELDS}:
         option = re.sub("([A-Z])", r"-\1", field).lower()
         assert f"--{option} " in shown
 

@@ -12,7 +12,7 @@ from swell.controller.reporting import Reporting
 from swell.controller.watch import Cycled
 from swell.model.cluster import Device, Node
 from swell.model.job import Array, AttemptId, Dimension, JobSpec, Role
-from swell.model.launch import Launch, Observation, RunSeen, TaskSeen
+from swell.model.launch import GpuSeen, Launch, Observation, RunSeen, TaskSeen
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 from swell.model.training import Checkpoint, Control, Report, TrainingRecord
@@ -152,6 +152,12 @@ class Stage:
     def run(self, job: int, in_use: tuple[int, ...] = (), left: int = 0, revision: int = 1, done: bool = False) -> None:
         attempt = self.present(job)
         self.engine.runs[attempt] = RunSeen(attempt, "a", revision, in_use, left, done)
+
+    def uses(self, job: int, memory_mib: int = 0, peak_mib: int = 0, quiet_s: float = 0.0) -> None:
+        """What the driver tells of its present attempt."""
+        attempt, seen = self.present(job), GpuSeen(memory_mib, peak_mib, quiet_s)
+        self.engine.runs[attempt] = RunSeen(attempt, "a", 1, (0,), 0, False, gpu=seen)
+        self.cycle()
 
     def begin(self, job: int, seconds: float = 0.0) -> None:
         """It is started, and all its tasks are seen."""

@@ -15,7 +15,6 @@ from swell.model.cluster import Device, Node
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.plan import JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Standing, Start
 from swell.model.profile import Training
-from swell.model.resources import Resources
 
 GRACE_S = 5.0
 
@@ -298,13 +297,8 @@ class Simulation:
 
 def as_measured(job: JobView, mib: int) -> JobView:
     """What it reserves follows what it uses."""
-
-    def share(resources: Resources) -> Resources:
-        return replace(resources, gpu_memory_mib=mib) if resources.is_share else resources
-
-    roles = tuple((share(resources), count) for resources, count in job.shape.roles)
-    slots = tuple(replace(slot, resources=share(slot.resources)) for slot in job.slots)
-    return replace(job, shape=replace(job.shape, roles=roles), slots=slots)
+    slots = tuple(replace(slot, resources=slot.resources.with_share(mib)) for slot in job.slots)
+    return replace(job, shape=job.shape.with_shares(mib), slots=slots)
 
 
 def as_started(job: JobView, start: Start, now: float) -> JobView:

@@ -205,6 +205,7 @@ def _gpu_document(device: Device, held: list[tuple[JobId, Slot]]) -> dict[str, A
         "memory_mib_free": max(0, device.memory_mib - promised - device.outsiders_mib),
         "outsiders_mib": device.outsiders_mib,
         "simulated": device.simulated,
+        "watched": device.is_watched,
         "job": whole,
         "shares": shares,
     }

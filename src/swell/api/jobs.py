@@ -13,6 +13,7 @@ from fastapi import APIRouter, Header, Query, Response
 from swell.api.caller import Caller, Who
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
+from swell.api.gpus import gpu_documents
 from swell.api.services import Services
 from swell.api.wire import ERRORS, JobOut, JobsOut, Json, Submission
 from swell.errors import Rejected
@@ -75,7 +76,8 @@ def jobs_router(services: Services) -> APIRouter:
         job = find_job(store, caller, ref)
         tasks = store.tasks(job.id)
         events = store.events(job=job.id)
-        return Json(full_document(job, controller.reason(job), store.attempts(job.id), tasks, events))
+        document = full_document(job, controller.reason(job), store.attempts(job.id), tasks, events)
+        return Json({**document, **gpu_documents(job, controller.snapshot, controller.seen_on_gpus(job.id))})
 
     @router.delete("/{ref}", status_code=204)
     async def delete(ref: str, caller: Who) -> Response:

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "nodes": ("nodes", "Machines, GPUs and who holds them."),
     "usage": ("usage", "GPU-hours by user and day."),
     "service": ("service", "One server for everybody on this machine."),
+    "doctor": ("doctor", "What is there, and what would not work."),
     "demo": ("demo", "See it work, in under a minute."),
     "completion": ("completion", "Shell completion for bash, zsh or fish."),
 }

@@ -48,6 +48,8 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.option("--notify-on", metavar="WHEN", help="end, or only error.  [default: end]")
 @click.option("--tensorboard", metavar="DIR", help="TensorBoard on this folder for as long as it runs.")
 @click.option("--checkpoints", metavar="DIR", help="Where it keeps its checkpoints.  [default: in the state folder]")
+@click.option("--min-gpu-utilization", metavar="PERCENT", help="Stop it when none of its GPUs reaches this …")
+@click.option("--utilization-window", metavar="TIME", help="… within this time, as in 30m. Give both.")
 @click.option(
     "--env", metavar="K=V", multiple=True, help="A variable for it, beside your environment, which it has anyway."
 )

@@ -46,6 +46,7 @@ def _print(job: dict[str, Any]) -> None:
         "folder": spec["workdir"],
         "asks for": _asks(spec, role),
         "tasks": "{succeeded} succeeded, {failed} failed, {running} running of {total}".format(**job["tasks"]),
+        **_gpus(job),
         **_training(job),
         "submitted": job["submitted_at"],
         "started": job["started_at"] or "-",
@@ -64,6 +65,28 @@ def _print(job: dict[str, Any]) -> None:
         [event["at"], event["kind"], event["actor"], event_detail(event)] for event in job["events"][-EVENTS_SHOWN:]
     ]
     print_table(["AT", "EVENT", "BY", "DETAIL"], rows)
+
+
+def _gpus(job: dict[str, Any]) -> dict[str, str]:
+    """What it may use of its GPUs and what it does; nothing for a job without."""
+    memory, idle = job["gpu_memory"], job["idle_policy"]
+    lines = {}
+    if memory is not None:
+        reserved = "whole GPUs" if memory["reserved_mib"] is None else f"{memory['reserved_mib']} MiB reserved"
+        level = "" if memory["level"] is None else f" ({memory['level']})"
+        measured = [
+            f"{memory[key]} MiB {word}"
+            for key, word in (("now_mib", "now"), ("peak_mib", "at most"))
+            if memory[key] is not None
+        ]
+        lines["GPU memory"] = ", ".join([reserved + level, *measured])
+    if idle is not None:
+        lines["idle GPUs"] = f"stopped when none reaches {idle['min_gpu_utilization']} % within {idle['window_s']:g} s"
+        if idle["measured"] is False:
+            lines["idle GPUs"] += "; not measured on simulated GPUs"
+        elif idle["quiet_s"]:
+            lines["idle GPUs"] += f"; quiet for {idle['quiet_s']:g} s"
+    return lines
 
 
 def _training(job: dict[str, Any]) -> dict[str, str]:

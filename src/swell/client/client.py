@@ -31,6 +31,10 @@ def job_path(ref: str | int, *parts: object, **query: object) -> str:
     return path("jobs", ref, *parts, **query)
 
 
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in fields.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """Why a job is not running."""
@@ -88,6 +92,8 @@ class Client:
         notify_on: str | None = None,
         tensorboard: str | os.PathLike[str] | None = None,
         checkpoints: str | os.PathLike[str] | None = None,
+        min_gpu_utilization: int | str | None = None,
+        utilization_window: str | float | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
     ) -> Job:
@@ -118,15 +124,16 @@ class Client:
             "notifyOn": notify_on,
             "tensorboard": None if tensorboard is None else os.fspath(tensorboard),
             "checkpoints": None if checkpoints is None else os.fspath(checkpoints),
+            "utilizationPolicy": _given({"minGpuUtilization": min_gpu_utilization, "window": utilization_window})
+            or None,
             "env": dict(env) if env else None,
             "workdir": os.fspath(workdir) if workdir is not None else None,
         }
-        given = {field: value for field, value in spec.items() if value is not None}
         manifest = {
             "apiVersion": "swell/v1",
             "kind": "Job",
             "metadata": {"name": name} if name else {},
-            "spec": given,
+            "spec": _given(spec),
         }
         [job] = self._accepted(manifest)
         return job

@@ -167,7 +167,7 @@ def launches(
 ) -> tuple[Launch, ...]:
     """One launch per node, the same for the same attempt whenever it is made."""
     spec = job.spec
-    roles = tuple(_role(spec, role, attempt.width) for role in spec.roles)
+    roles = tuple(_role(spec, role, attempt.width, job.gpu_memory_mib) for role in spec.roles)
     own = () if spec.array is not None else reporting.variables(spec, attempt)
     of_rank = _roles_by_rank(spec, attempt.width)
     limit_s = None if spec.time_limit_s is None else max(1.0, spec.time_limit_s - attempt.resume.used_s)
@@ -201,6 +201,7 @@ def launches(
             tensorboard=spec.tensorboard if node == nodes[0] else None,
             user=None if job.uid is None else job.owner,
             uid=job.uid,
+            idle=spec.idle,
         )
         for node in nodes
     )
@@ -216,9 +217,9 @@ def _roles_by_rank(spec: JobSpec, width: int) -> list[int]:
     return [number for number, count in enumerate(counts) for _ in range(count)]
 
 
-def _role(spec: JobSpec, role: Role, width: int) -> LaunchRole:
+def _role(spec: JobSpec, role: Role, width: int, measured_mib: int | None) -> LaunchRole:
     """Manifests of genai's manager follow the width: a variable NGPU, and `--num_processes=` in the command."""
-    reserved = role.resources.gpu_memory_mib
+    reserved = role.resources.with_share(measured_mib).gpu_memory_mib
     env = (*role.env, ("RESERVED_MEM", str(reserved))) if reserved else role.env
     if not spec.rewrites_width:
         return LaunchRole(role.command, env)

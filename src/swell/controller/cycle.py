@@ -30,7 +30,7 @@ from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
 from swell.errors import Conflict, NotFound, SwellError, Unavailable
 from swell.model.job import AttemptId, JobId, JobState
-from swell.model.launch import Observation
+from swell.model.launch import GpuSeen, Observation
 from swell.model.plan import Plan, Snapshot, Standing
 from swell.model.reason import Code, Reason
 from swell.model.training import Control, Report
@@ -207,6 +207,11 @@ class Controller:
                 "nothing to do",
             )
         return explain(snapshot, view, plan.verdicts[job.id])
+
+    def seen_on_gpus(self, job: JobId) -> tuple[GpuSeen, ...]:
+        """What its present attempt does there, one for each of its nodes; empty: nothing was measured."""
+        found = self._world.jobs.get(job)
+        return () if found is None else tuple(found.gpu.values())
 
     def checkpoint_folder(self, job: JobRecord) -> str:
         return self._reporting.folder(job.id, job.spec.checkpoints)

@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from swell.controller.observe import Effect
 from swell.controller.training import fold_report
+from swell.controller.watching import learn
 from swell.controller.world import LiveJob, World
-from swell.controller.yielding import ask, go_back_to_checkpoint
+from swell.controller.yielding import ask, go_back_to_checkpoint, resumes
 from swell.errors import Conflict, NotFound, Rejected
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.reason import Code
@@ -53,6 +54,7 @@ def report(told: Report) -> Intent[None]:
     def intent(turn: Turn) -> None:
         restart_s = fold_report(turn.world, told, turn.changes, turn.now)
         turn.restarts_s += [] if restart_s is None else [restart_s]
+        learn(turn.world, turn.world.jobs[told.attempt.job], turn.changes, turn.now)
 
     return intent
 
@@ -171,10 +173,7 @@ def _live(turn: Turn, job_id: JobId) -> LiveJob:
 
 def _refuse_unless_it_resumes(job: LiveJob, what: str, instead: str) -> None:
     """Nothing is stopped whose work would be lost, unless somebody says so."""
-    if job.mode is ResizeMode.IMMEDIATE and not job.shape.is_array:
-        return
-    has_checkpoint = job.training is not None and job.training.checkpoint is not None
-    if job.shape.is_array or job.mode is ResizeMode.NEVER or not has_checkpoint:
+    if not resumes(job):
         why = (
             "it may not be resized (resize: never)" if job.mode is ResizeMode.NEVER else "it has reported no checkpoint"
         )

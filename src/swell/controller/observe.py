@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from swell.controller.watching import failure_of, judge, note_use
 from swell.controller.world import LiveJob, World, task_record, with_slots
 from swell.controller.yielding import (
     Stop,
@@ -46,6 +47,7 @@ Effect = Stop | Forget
 
 def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[Effect]:
     """Bring the world up to what was seen and asked."""
+    world.gpus = {(node.id, device.id): device.memory_mib for node in seen.nodes for device in node.devices}
     touched = world.take_asked()
     for task in seen.tasks:
         if _fold_task(world, task, changes):
@@ -87,17 +89,18 @@ def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
         return False
     if run.tensorboard:
         job.tensorboard = run.tensorboard
+    is_news = note_use(job, run)
     if run.is_finished:
         job.finished_on.add(run.node)
         return True
     if not job.shape.is_array or run.revision != job.attempt.revision:
-        return False
+        return is_news
     in_use = set(run.in_use)
     kept = tuple(slot for slot in job.slots if slot.number in in_use or (run.left > 0 and not slot.is_draining))
     if kept != job.slots:
         job.set_attempt(with_slots(job.attempt, kept, job.emptied_at(now)), changes)
         return True
-    return False
+    return is_news
 
 
 def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
@@ -142,6 +145,8 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
             effects += stop(job, changes, f"task {job.failure.index} failed", None)
         elif job.held_by is not None:
             effects += ask(world, job, changes, now, width=0, when=job.mode, cause=f"held by {job.held_by}")
+        else:
+            effects += judge(world, job, changes, now)
     elif job.cancel_by is not None and _is_more_urgent(job):
         effects += stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
     job.write(changes)
@@ -168,6 +173,8 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})
     elif job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+    elif (failure := failure_of(job)) is not None:
+        end(world, job, changes, now, JobState.FAILED, *failure)
     elif job.shape.is_array and job.unfinished > 0:
         _line_up_again(job, changes, now)
     elif is_yielded:
@@ -190,6 +197,7 @@ def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
     job.attempt = None
     job.begun_now.clear()
     job.finished_on.clear()
+    job.gpu = {}
     job.state, job.reason, job.evidence, job.queued_at = JobState.QUEUED, Code.NOT_YET_PLANNED, {}, now
     job.write(changes)
     changes.events.append(EventRecord("Yielded", job.id, detail={"attempt": job.attempts, "left": job.unfinished}))

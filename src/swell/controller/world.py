@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from swell.model.job import EXIT_YIELDED, After, AttemptId, JobId, JobSpec, JobState, ResizeMode
-from swell.model.launch import CAUSE_STOPPED, TaskSeen
+from swell.model.cluster import DeviceId, NodeId
+from swell.model.job import EXIT_YIELDED, After, AttemptId, IdlePolicy, JobId, JobSpec, JobState, Overrun, ResizeMode
+from swell.model.launch import CAUSE_STOPPED, GpuSeen, TaskSeen
 from swell.model.plan import JobView, Shape, Slot
 from swell.model.reason import Code, Evidence
 from swell.model.training import Asked, TrainingRecord
@@ -68,6 +69,11 @@ class LiveJob:
     doomed_by: tuple[JobId, str] | None = None  #: a job it was to follow, and how that ended; None: none did wrong
     notifies: str = ""  #: "end", "error", or nobody
     tensorboard: str = ""  #: of the present attempt; empty: nowhere to be looked at
+    on_overrun: Overrun = Overrun.WARN
+    idle: IdlePolicy | None = None  #: None: its GPUs may idle
+    gpu: dict[NodeId, GpuSeen] = field(default_factory=dict)  #: of the present attempt, where measured; never changed
+    gpu_memory_mib: int | None = None  #: what it was seen to need on a GPU it shares; None: what its spec says
+    gpu_peak_mib: int | None = None  #: the most it was seen to use on one GPU; None: not measured
     _view: JobView | None = None
 
     @property
@@ -98,12 +104,13 @@ class LiveJob:
     def view(self) -> JobView:
         """The same object as long as nothing has changed."""
         if self._view is None:
+            mib = self.gpu_memory_mib  # what it was seen to need takes the place of what it asked for
             self._view = JobView(
                 id=self.id,
-                shape=self.shape,
+                shape=self.shape if mib is None else self.shape.with_shares(mib),
                 priority=self.priority,
                 state=self.state,
-                slots=self.slots,
+                slots=tuple(replace(slot, resources=slot.resources.with_share(mib)) for slot in self.slots),
                 started_at=self.attempt.created_at if self.attempt else None,
                 unfinished=self.unfinished,
                 width=self.attempt.width if self.attempt else 0,
@@ -149,6 +156,8 @@ class LiveJob:
             reserved_at=self.reserved_at,
             reserved_until=self.reserved_until,
             retry_at=self.retry_at,
+            gpu_memory_mib=self.gpu_memory_mib,
+            gpu_peak_mib=self.gpu_peak_mib,
         )
 
     def set_attempt(self, attempt: AttemptRecord, changes: Changes) -> None:
@@ -174,6 +183,7 @@ class LiveJob:
         self.begun_now.clear()
         self.finished_on.clear()
         self.begun.clear()
+        self.gpu = {}
         self.running = self.succeeded = self.failed = self.yielded = 0
         self.last_end = self.failure = self.began_at = None
 
@@ -245,6 +255,7 @@ class World:
         self.silent = False  #: some job's reason says that its machine is out of reach
         self.timed: set[JobId] = set()  #: jobs of which something is asked, or due at a moment
         self.followers: dict[JobId, set[JobId]] = {}  #: who waits for a job's end
+        self.gpus: dict[tuple[NodeId, DeviceId], int] = {}  #: → MiB, as last seen
         self._shapes: dict[Shape, Shape] = {}
 
     def add(self, record: JobRecord) -> LiveJob:
@@ -283,6 +294,10 @@ class World:
             reserved_until=record.reserved_until,
             retry_at=record.retry_at,
             notifies="" if spec.notify is None else "error" if spec.notify.only_on_error else "end",
+            on_overrun=spec.on_overrun,
+            idle=spec.idle,
+            gpu_memory_mib=record.gpu_memory_mib,
+            gpu_peak_mib=record.gpu_peak_mib,
         )
         self.jobs[job.id] = job
         for after in job.after:

@@ -141,6 +141,13 @@ def _overdue(job: LiveJob, changes: Changes, now: float) -> list[Stop]:
     return stop(job, changes, f"{asked.cause}; it made no checkpoint within {asked.deadline_at - asked.at:.0f} s", None)
 
 
+def resumes(job: LiveJob) -> bool:
+    """Can it be stopped now without losing its work?"""
+    if job.shape.is_array or job.mode is ResizeMode.NEVER:
+        return False
+    return job.mode is ResizeMode.IMMEDIATE or (job.training is not None and job.training.checkpoint is not None)
+
+
 def hasten(job: LiveJob, changes: Changes, now: float) -> None:
     """Some ranks have yielded: the others have their grace to do so too."""
     asked = job.asked

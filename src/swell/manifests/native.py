@@ -14,6 +14,8 @@ from swell.manifests.command import read_command, read_env, read_folder
 from swell.manifests.context import Context
 from swell.manifests.dependencies import read_after
 from swell.manifests.fields import quantity, refuse_unknown, shorten, take_choice, take_mapping, whole_number
+from swell.manifests.idle import FIELDS as IDLE
+from swell.manifests.idle import read_idle
 from swell.manifests.names import default_name, read_name
 from swell.manifests.notices import read_notify
 from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, ResizeMode, Role
@@ -32,7 +34,7 @@ TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
 SIZE = (*gpus.FIELDS, "tasks", "cpus", "memory", "array")
 LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "retries", "after", "notify", "notifyOn")
-SPEC = ("command", *SIZE, *LIFE, "env", "workdir", "tensorboard", "checkpoints")
+SPEC = ("command", *SIZE, *LIFE, "env", "workdir", "tensorboard", "checkpoints", *IDLE)
 PRIORITY_MAX = 1_000_000
 EPOCHS_MAX = 1_000_000_000  # more is a slip of the keyboard
 RETRIES_MAX = 1000  # a job that fails so often will not succeed
@@ -73,6 +75,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         tensorboard=_folder(spec, "tensorboard", workdir, otherwise="no TensorBoard"),
         checkpoints=_folder(spec, "checkpoints", workdir, otherwise="one that Swell makes"),
         on_overrun=gpus.read_overrun(spec, is_share=resources.is_share),
+        idle=read_idle(spec, resources),
     )
 
 

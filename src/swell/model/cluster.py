@@ -18,7 +18,8 @@ class Device:
     memory_mib: int
     model: str
     simulated: bool = False
-    outsiders_mib: int = 0  #: memory that processes outside Swell use
+    is_watched: bool = False  #: the driver tells which process uses how much of it
+    outsiders_mib: int = 0  #: used by processes that are none of ours, rounded up; 0: nothing worth mentioning
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from swell.model.cluster import Device, DeviceId, Node, NodeId
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, IdlePolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Launch:
     tensorboard: str | None = None  #: folder; None: no TensorBoard beside it
     user: str | None = None  #: as whom its tasks run; None: as the worker itself
     uid: int | None = None  #: of that user when it was submitted; None: as above
+    idle: IdlePolicy | None = None  #: None: its GPUs may idle
     is_stopping: bool = False
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
@@ -81,6 +82,7 @@ class Launch:
                     Lane(lane["number"], tuple(lane["devices"]), lane["role"]) for lane in document["lanes"]
                 ),
                 "nodes": tuple(document["nodes"]),
+                "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
             }
         )
 
@@ -112,6 +114,15 @@ CAUSE_KEEPER = "keeper-lost"
 
 
 @dataclass(frozen=True, slots=True)
+class GpuSeen:
+    """What an attempt does with the GPUs of one node, where the driver tells."""
+
+    memory_mib: int = 0  #: of all its processes on all its GPUs, now
+    peak_mib: int = 0  #: the most that one of its tasks had on one GPU
+    quiet_s: float = 0.0  #: for so long no sample on any of its GPUs has reached its threshold; 0 without a policy
+
+
+@dataclass(frozen=True, slots=True)
 class RunSeen:
     """How far a worker is with one launch."""
 
@@ -122,6 +133,7 @@ class RunSeen:
     left: int  #: indices not begun
     is_finished: bool  #: nothing alive, nothing more will begin, every end has been reported
     tensorboard: str = ""  #: where it can be looked at; empty: nowhere
+    gpu: GpuSeen | None = None  #: None: not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +173,7 @@ def run_document(run: RunSeen) -> dict[str, Any]:
         "left": run.left,
         "is_finished": run.is_finished,
         "tensorboard": run.tensorboard,
+        "gpu": None if run.gpu is None else asdict(run.gpu),
     }
 
 
@@ -173,6 +186,7 @@ def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
         document["left"],
         document["is_finished"],
         document["tensorboard"],
+        None if document.get("gpu") is None else GpuSeen(**document["gpu"]),
     )
 
 

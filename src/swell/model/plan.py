@@ -44,6 +44,9 @@ class Shape:
         (resources, _), *others = self.roles
         return ((resources, width), *others)
 
+    def with_shares(self, mib: int) -> Shape:
+        return replace(self, roles=tuple((resources.with_share(mib), count) for resources, count in self.roles))
+
     @property
     def is_elastic(self) -> bool:
         return not self.is_array and self.width_min < self.width_max

@@ -16,6 +16,8 @@ class Code(StrEnum):
     # the job has ended (or is ending): the past is certain, so it comes first
     CANCELLED = "Cancelled"  # somebody asked for it
     TIME_LIMIT = "TimeLimit"  # it ran longer than its own limit
+    GPU_MEMORY_OVERRUN = "GpuMemoryOverrun"  # it used more GPU memory than it reserved, and asked to be stopped then
+    GPU_IDLE = "GpuIdle"  # its GPUs were idle for the whole window that it gave
     MACHINE_RESTARTED = "MachineRestarted"  # the machine was rebooted under it
     START_FAILED = "StartFailed"  # the command or its folder could not be used
     KEEPER_LOST = "KeeperLost"  # it ended, but its exit code was not recorded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Resources:
     def is_share(self) -> bool:
         """Does it take part of one GPU?"""
         return self.gpus == 0 and self.gpu_memory_mib > 0
+
+    def with_share(self, mib: int | None) -> Resources:
+        """The same with another share of a GPU, if it has one; None: as it is."""
+        return replace(self, gpu_memory_mib=mib) if mib is not None and self.is_share else self
 
     def fits_in(self, room: Resources) -> bool:
         return self.copies_in(room) >= 1

@@ -344,6 +344,18 @@ def _time_limit(evidence: Evidence) -> tuple[str, str]:
     return message, "give it more time (--time)"
 
 
+def _gpu_memory_overrun(evidence: Evidence) -> tuple[str, str]:
+    used, reserved = _number(evidence, "used_mib"), _number(evidence, "reserved_mib")
+    message = f"it used {used} MiB of the GPU it shared and had reserved {reserved} MiB, and was stopped for that"
+    return message, f"reserve more (--gpu-memory {_number(evidence, 'needs_mib')}MiB), or let it go on with a warning"
+
+
+def _gpu_idle(evidence: Evidence) -> tuple[str, str]:
+    below, window = _number(evidence, "min_gpu_utilization"), _number(evidence, "window_s")
+    message = f"none of its GPUs reached {below} % utilisation within {window} s, and it was stopped for that"
+    return message, f"see what it waited for: swell logs {evidence.get('job')}; or give it a longer window"
+
+
 def _machine_restarted(evidence: Evidence) -> tuple[str, str]:
     return f"the machine {evidence.get('node')} was restarted while it ran", "submit it again"
 
@@ -414,6 +426,8 @@ def _number(evidence: Evidence, key: str) -> str:
 _RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {
     Code.CANCELLED: _cancelled,
     Code.TIME_LIMIT: _time_limit,
+    Code.GPU_MEMORY_OVERRUN: _gpu_memory_overrun,
+    Code.GPU_IDLE: _gpu_idle,
     Code.MACHINE_RESTARTED: _machine_restarted,
     Code.START_FAILED: _start_failed,
     Code.KEEPER_LOST: _keeper_lost,

@@ -12,6 +12,7 @@ from pathlib import Path
 from swell.state import StateFolder
 from swell.worker.agent import Agent
 from swell.worker.devices import Declared, offer
+from swell.worker.nvml import Nvml
 
 
 def main() -> int:
@@ -26,7 +27,8 @@ def main() -> int:
     if lock is None:
         print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
         return 1
-    agent = Agent(state, offer(Declared.parse(state.read_json(state.config))))
+    nvml = Nvml()
+    agent = Agent(state, offer(Declared.parse(state.read_json(state.config)), nvml), nvml)
 
     def close(*_: object) -> None:
         agent.is_closing = True

@@ -13,6 +13,7 @@ import os
 import select
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from swell.model.job import AttemptId
 from swell.model.launch import Launch, RunSeen, TaskSeen
 from swell.state import StateFolder
 from swell.worker import cgroups
+from swell.worker.nvml import Nvml
 from swell.worker.run import Alive, Machine, Run
+from swell.worker.sampler import Sampler
 from swell.worker.sync import Desired, ServerLink
+from swell.worker.watch import Watch
 
 LOOK_S = 1.0  # how often logs are looked at, and tasks that no event tells of
 LONELY_S = 600.0  # without a server for this long, and with nothing to run, the worker ends
@@ -34,7 +38,7 @@ log = logging.getLogger(__name__)
 class Agent:
     """This machine's runs."""
 
-    def __init__(self, state: StateFolder, node: Node) -> None:
+    def __init__(self, state: StateFolder, node: Node, nvml: Nvml) -> None:
         self._state = state
         self._node = node
         self._boot_id = BOOT_ID.read_text().strip()
@@ -50,6 +54,8 @@ class Agent:
         self._next_look = 0.0
         self._groups: Path | None = None  #: for the control groups of other users' tasks; None: none
         self._link = ServerLink(state, node, wake=self.wake)
+        self._sampler = Sampler(nvml, wake=self.wake)
+        self._gpus = Watch()
         self.is_closing = False
 
     def wake(self) -> None:
@@ -61,6 +67,8 @@ class Agent:
             self._link.store = store.read_text()
             self._take_up_all()
         self._link.start()
+        if any(not device.simulated for device in self._node.devices):
+            self._sampler.start()
         while not self.is_closing and not self._is_lonely():
             self._turn()
 
@@ -79,6 +87,7 @@ class Agent:
             if not run.is_finished:
                 run.step(now)
         self._look_at_logs(now)
+        self._look_at_gpus()
         self._tell()
         self._drop_unwanted()
 
@@ -100,6 +109,19 @@ class Agent:
         for run in self._runs.values():
             run.look_at_logs()
 
+    def _look_at_gpus(self) -> None:
+        samples = self._sampler.take()
+        if not samples:
+            return
+        self._gpus.store = self._link.store
+        for sample in samples:
+            self._gpus.take(sample, [run.claim() for run in self._runs.values() if run.alive])
+        self._gpus.keep(self._runs)
+        node = replace(self._node, devices=self._gpus.devices(self._node.devices))
+        if node != self._node:
+            self._node = node
+            self._link.offer(node)
+
     def _is_lonely(self) -> bool:
         silent = time.monotonic() - self._link.heard_at > LONELY_S
         gone = not self._state.root.exists()
@@ -110,7 +132,7 @@ class Agent:
     def _converge(self, now: float) -> None:
         desired, is_new_server = self._link.take()
         if is_new_server:
-            self._told = {attempt: run.seen() for attempt, run in self._runs.items()}
+            self._told = {attempt: self._seen(run) for attempt, run in self._runs.items()}
             self._news.clear()
             everything = [task for run in self._runs.values() for task in run.everything()]
             self._link.tell_all(everything, list(self._told.values()))
@@ -216,11 +238,15 @@ class Agent:
 
     # -- what was seen -----------------------------------------------------------------------------------------
 
+    def _seen(self, run: Run) -> RunSeen:
+        seen, gpu = run.seen(), self._gpus.seen(run.launch.attempt)
+        return seen if gpu is None else replace(seen, gpu=gpu)
+
     def _tell(self) -> None:
         changed = []
         is_urgent = False
         for attempt, run in self._runs.items():
-            seen, before = run.seen(), self._told.get(attempt)
+            seen, before = self._seen(run), self._told.get(attempt)
             if before != seen:
                 self._told[attempt] = seen
                 changed.append(seen)
@@ -231,9 +257,11 @@ class Agent:
 
 
 def _is_awaited(run: Run, before: RunSeen | None, seen: RunSeen) -> bool:
-    """Does anybody wait for this? Not for an array's tasks while it works through them."""
-    if before is None or not run.launch.is_array:
+    """Does anybody wait for this? Not for an array's tasks while it works through them, nor for what GPUs do."""
+    if before is None:
         return True
+    if not run.launch.is_array:
+        return replace(seen, gpu=None) != replace(before, gpu=None)
     return seen.left == 0 or seen.revision != before.revision or len(before.in_use) > len(run.launch.lanes)
 
 

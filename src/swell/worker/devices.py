@@ -1,13 +1,11 @@
 """What does this machine offer?
 
 CPUs this process may use, memory, and GPUs: found through NVML, or declared. Declared GPUs are simulated, and are
-labelled so everywhere. Every NVML call is guarded: a broken driver means no GPUs and a line in the log, never a
-worker that does not start.
+labelled so everywhere.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from dataclasses import dataclass
@@ -15,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from swell.model.cluster import Device, Node
-
-log = logging.getLogger(__name__)
+from swell.worker.nvml import Nvml
 
 SIMULATED_MEMORY_MIB = 16 * 1024  # of a declared GPU when nobody says otherwise
 CGROUP_FILES = ("/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max")
@@ -36,9 +33,9 @@ class Declared:
         return cls(config.get("cpus_milli"), config.get("gpus"), memory)
 
 
-def offer(declared: Declared) -> Node:
+def offer(declared: Declared, nvml: Nvml) -> Node:
     cpus = declared.cpus_milli if declared.cpus_milli is not None else count_cpus_milli()
-    devices = find_gpus() if declared.gpus is None else simulated(declared.gpus, declared.gpu_memory_mib)
+    devices = nvml.devices() if declared.gpus is None else simulated(declared.gpus, declared.gpu_memory_mib)
     return Node(socket.gethostname(), cpus, memory_mib(), devices)
 
 
@@ -68,38 +65,3 @@ def _read(path: str) -> str:
         return Path(path).read_text().strip()
     except OSError:
         return ""
-
-
-def find_gpus() -> tuple[Device, ...]:
-    """By UUID; empty when there is no driver."""
-    try:
-        import pynvml
-    except ImportError:
-        return ()
-    try:
-        pynvml.nvmlInit()
-    except Exception as error:  # noqa: BLE001  no library, no driver, no permission: NVML has a class for each
-        log.info("no GPUs: NVML says %s", error)
-        return ()
-    try:
-        return tuple(filter(None, (_device(pynvml, n) for n in range(pynvml.nvmlDeviceGetCount()))))
-    except Exception:
-        log.exception("NVML fails while counting GPUs; offering none")
-        return ()
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _device(nvml: Any, number: int) -> Device | None:
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(number)
-        uuid, model = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle).total // (1 << 20)
-    except Exception:
-        log.exception("GPU %s does not answer and is not offered", number)
-        return None
-    return Device(_text(uuid), int(memory), _text(model))
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -88,6 +88,27 @@ def is_keeper(pid: int, wanted: tuple[bytes, ...]) -> bool:
     return _has_marks(pid, wanted) and _uid(pid) == os.getuid()
 
 
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What tells whose process it is; a process id alone does not."""
+
+    group: int
+    session: int
+    cgroups: tuple[str, ...] = ()  #: paths
+    told: tuple[tuple[str, str], ...] = ()  #: our own variables in its environment; empty: none, or not to be read
+
+
+def trace(pid: int) -> Trace | None:
+    """None: there is no such process here. It has ended, or the number is of another namespace."""
+    state, group, session = _stat(pid)
+    if state in GONE:
+        return None
+    variables = [line.decode(errors="replace").partition("=") for line in _lines(pid, "environ", b"\0")]
+    told = tuple((name, text) for name, _, text in variables if name.startswith("SWELL_"))
+    paths = [line.decode(errors="replace").split(":", 2)[-1] for line in _lines(pid, "cgroup", b"\n")]
+    return Trace(group, session, tuple([path for path in paths if path]), told)
+
+
 def _belongs(pid: int, keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None) -> bool:
     state, group, session = _stat(pid)
     if state in GONE:
@@ -111,22 +132,26 @@ def _pids() -> Iterator[int]:
 
 
 def _stat(pid: int) -> tuple[bytes, int, int]:
-    """State, process group, session; empty when it is gone. The name may hold anything, so cut after it."""
+    """State, process group, session; empty when it is gone or hidden. The name may hold anything, so cut after it."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             fields = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b"", 0, 0
     return fields[0], int(fields[2]), int(fields[3])
 
 
 def _has_marks(pid: int, wanted: tuple[bytes, ...]) -> bool:
-    try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123
-            variables = file.read().split(b"\0")
-    except OSError:  # gone, or somebody else's
-        return False
+    variables = _lines(pid, "environ", b"\0")
     return all(mark in variables for mark in wanted)
+
+
+def _lines(pid: int, name: str, end: bytes) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+            return file.read().split(end)
+    except OSError:  # gone, or somebody else's
+        return []
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

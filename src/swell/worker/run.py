@@ -38,6 +38,7 @@ from swell.worker import asuser, cgroups, processes, tasks, tensorboard
 from swell.worker.environment import run_variables, task_variables
 from swell.worker.logs import LogWatch
 from swell.worker.tasks import Found, Status
+from swell.worker.watch import Claim
 
 LEFTOVER_GRACE_S = 5.0  # for what a task left behind when it ended by itself
 ASK_AGAIN_S = 0.5  # a process that was forked while we asked hears it with the next round
@@ -469,6 +470,13 @@ class Run:
             self.is_finished,
             self._tensorboard or "",
         )
+
+    def claim(self) -> Claim:
+        """Which processes and GPUs are its own."""
+        tasks, lanes = self.alive.values(), {lane.number: lane.devices for lane in self.launch.lanes}
+        keepers = {task.pid: task.index for task in tasks if task.pid is not None}
+        devices = sorted({device for task in tasks for device in lanes.get(task.lane, ())})
+        return Claim(self.launch.attempt, keepers, tuple(devices), self.launch.idle)
 
     def everything(self) -> list[TaskSeen]:
         alive = [self._begun(task) for task in self.alive.values() if not task.has_ended]

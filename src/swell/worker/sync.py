@@ -97,6 +97,13 @@ class ServerLink:
             self._server = self._met
         self.tell(tasks, runs)
 
+    def offer(self, node: Node) -> None:
+        """The machine has changed: something else uses its GPUs."""
+        with self._mutex:
+            self._node = node
+            self._outbox.is_urgent = True
+            self._mutex.notify_all()
+
     def ask_again(self) -> None:
         """Be told the whole desired set with the next answer."""
         with self._mutex:

@@ -1,0 +1,81 @@
+"""Is the state folder in order, and do server and worker run?"""
+
+from __future__ import annotations
+
+import os
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from swell import __version__
+from swell.client.connection import Connection, path
+from swell.doctor.finding import Finding, note, ok, problem
+from swell.errors import SwellError
+from swell.state import NETWORK_FILE_SYSTEMS, StateFolder, file_system
+
+FREE_MIB_MIN = 64  # below that a running server soon cannot write
+FREE_MIB_ENOUGH = 1024  # logs and checkpoints go there
+APART_S_MAX = 5.0  # between two clocks, of which one tells whole seconds
+
+
+def examine_service(state: StateFolder) -> list[Finding]:
+    return [_folder(state), *_server(state), _worker(state)]
+
+
+def _folder(state: StateFolder) -> Finding:
+    folders = (state.root, *state.root.parents)
+    there = next(folder for folder in folders if os.path.exists(folder))  # noqa: PTH110  one not to be read is not there
+    kind = file_system(state.root, Path("/proc/self/mountinfo").read_bytes().splitlines())
+    disk = os.statvfs(there)
+    free_mib = disk.f_bavail * disk.f_frsize >> 20
+    text = f"{state}, {kind}, {free_mib / 1024:.1f} GiB free" + ("" if there == state.root else ", not made yet")
+    elsewhere = "name another folder with --state or SWELL_STATE"
+    if kind in NETWORK_FILE_SYSTEMS:
+        return problem("state folder", f"{text}: on a network file system the database's locks do not work", elsewhere)
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return problem("state folder", f"{text}: you may not write to {there}", elsewhere)
+    if free_mib < FREE_MIB_MIN:
+        return problem("state folder", f"{text}: too little to keep anything", f"free some space, or {elsewhere}")
+    if free_mib < FREE_MIB_ENOUGH:
+        return note("state folder", f"{text}: logs and checkpoints need more", "free some space")
+    return ok("state folder", text)
+
+
+def _server(state: StateFolder) -> list[Finding]:
+    try:
+        pid = state.lock_holder("server")
+        if pid is None:
+            return [note("server", "none runs for this state folder", "swell run starts one; or: swell up -d")]
+        connection = Connection(state)
+        answer = connection.json("GET", path("server"))
+        told = connection.raw("GET", path("health")).headers["Date"]
+    except (SwellError, OSError) as error:
+        return [problem("server", f"it does not answer: {error}", f"see {state.server_log}")]
+    findings = [ok("server", f"version {answer['version']}, process {pid}")]
+    if answer["version"] != __version__:
+        text = f"version {answer['version']} runs, and this is {__version__}"
+        findings = [problem("server", text, "swell down, then swell up -d; running jobs go on")]
+    return [*findings, *_apart(told)]
+
+
+def _apart(told: str | None) -> list[Finding]:
+    if told is None:
+        return []
+    apart_s = abs(time.time() - parsedate_to_datetime(told).timestamp())
+    if apart_s <= APART_S_MAX:
+        return [ok("server's clock", "agrees with ours")]
+    return [
+        problem("server's clock", f"is {apart_s:.0f} s from ours", "set both clocks by NTP; job tokens depend on it")
+    ]
+
+
+def _worker(state: StateFolder) -> Finding:
+    try:
+        server, worker = state.lock_holder("server"), state.lock_holder("worker")
+    except SwellError as error:
+        return problem("worker", str(error), "name your own state folder with --state")
+    if worker is not None:
+        return ok("worker", f"process {worker}")
+    if server is None:
+        return note("worker", "none runs; the server starts it")
+    return problem("worker", "the server runs and its worker does not: nothing can start", f"see {state.worker_log}")

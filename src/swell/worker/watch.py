@@ -1,0 +1,194 @@
+"""Whose GPU memory is it, and whose GPUs are idle?
+
+Events in, values out: samples of the driver and what runs here become what each run uses and what outsiders do. Whose
+a process is, is told by its session or group, its cgroup, or the marks in its environment: never by its number alone,
+which may be of another namespace or have been used again. What is told changes rarely, because a changed node is
+planned for anew: small differences are not mentioned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from swell.model.cluster import Device, DeviceId
+from swell.model.job import AttemptId, IdlePolicy
+from swell.model.launch import GpuSeen
+from swell.worker.nvml import GpuProcess, Reading, is_watched
+from swell.worker.processes import Trace
+from swell.worker.sampler import SAMPLE_S, Sample
+
+STEP_MIB = 256  # outsiders are told in these, and a job's use when it has changed by as much
+OUTSIDERS_MIB_MIN = 64  # below that it is a context somebody left open, or the MPS server
+DESKTOP_MIB_MAX = 1024  # what draws the desktop; more is a program that means it
+GAP_S_MAX = 3 * SAMPLE_S  # longer between two samples: nobody looked, so nobody knows
+QUIET_STEPS = 4  # a quiet run is told of so often within its window
+OF_CGROUP = re.compile(r"swell[^/]*(?:/[^/]*)*?/[^/]*?(?<![0-9.])([0-9]+\.[0-9]+)(?![0-9.])")
+
+Task = tuple[AttemptId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What runs here, as far as it concerns GPUs."""
+
+    attempt: AttemptId
+    keepers: dict[int, int]  #: their pids, which are their sessions and groups → index of the task
+    devices: tuple[DeviceId, ...]
+    idle: IdlePolicy | None = None  #: None: they may idle
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was seen of one attempt."""
+
+    used: dict[tuple[int, DeviceId], int] = field(default_factory=dict)  #: task, GPU → MiB, by the newest sample
+    peak_mib: int = 0
+    quiet_s: float = 0.0
+    quiet_since: float | None = None  #: the last sample that tells; None: nobody looked
+    told: GpuSeen = field(default_factory=GpuSeen)
+
+
+@dataclass(slots=True)
+class _Gpu:
+    is_watched: bool
+    outsiders_mib: int = 0  #: as told
+    strangers: frozenset[int] = frozenset()  #: outsiders of the sample before
+
+
+class Watch:
+    """What is known of this machine's GPUs and who uses them."""
+
+    def __init__(self, store: str = "") -> None:
+        self.store = store  #: the marks of our own processes carry it
+        self._runs: dict[AttemptId, _Run] = {}
+        self._gpus: dict[DeviceId, _Gpu] = {}
+
+    def take(self, sample: Sample, claims: Iterable[Claim]) -> None:
+        known = {claim.attempt: claim for claim in claims}
+        owners = {pid: owner_of(trace, self.store, known.values()) for pid, trace in sample.traces.items()}
+        for reading in sample.readings:
+            self._look(reading, owners)
+        for claim in known.values():
+            self._listen(claim, sample)
+
+    def seen(self, attempt: AttemptId) -> GpuSeen | None:
+        """None: nothing was measured."""
+        return self._runs[attempt].told if attempt in self._runs else None
+
+    def devices(self, offered: tuple[Device, ...]) -> tuple[Device, ...]:
+        """What is offered, with what is known of it."""
+        return tuple([self._described(device) for device in offered])
+
+    def keep(self, attempts: Iterable[AttemptId]) -> None:
+        """Forget all others."""
+        self._runs = {attempt: self._runs[attempt] for attempt in attempts if attempt in self._runs}
+
+    def _described(self, device: Device) -> Device:
+        gpu = self._gpus.get(device.id)
+        if gpu is None:
+            return device
+        return replace(device, is_watched=gpu.is_watched, outsiders_mib=gpu.outsiders_mib)
+
+    def _look(self, reading: Reading, owners: dict[int, Task | None]) -> None:
+        gpu = self._gpus.setdefault(reading.id, _Gpu(is_watched(reading)))
+        gpu.is_watched = is_watched(reading)
+        if reading.processes is None:
+            return
+        ours = self._attribute(reading, owners)
+        strangers = [process for process in reading.processes if owners.get(process.pid) is None]
+        lasting = [process for process in strangers if process.pid in gpu.strangers]  # not one that was just ending
+        gpu.strangers = frozenset([process.pid for process in strangers])
+        gpu.outsiders_mib = told_outsiders(gpu.outsiders_mib, outsiders_mib(reading, lasting, ours_mib=ours))
+
+    def _attribute(self, reading: Reading, owners: dict[int, Task | None]) -> int:
+        """Note what each task uses of this GPU; returns what all of them do."""
+        used: dict[Task, int] = {}
+        unsure: set[Task] = set()
+        for process in reading.processes or ():
+            owner = owners.get(process.pid)
+            if owner is not None:
+                used[owner] = used.get(owner, 0) + (process.used_mib or 0)
+                unsure |= {owner} if process.used_mib is None else set()
+        for attempt, run in self._runs.items():
+            kept = {key: mib for key, mib in run.used.items() if key[1] != reading.id or (attempt, key[0]) in unsure}
+            run.used = kept
+        for (attempt, index), mib in used.items():
+            run = self._runs.setdefault(attempt, _Run())
+            if (attempt, index) not in unsure:
+                run.used[index, reading.id] = mib
+            run.peak_mib = max(run.peak_mib, mib)
+        return sum(used.values())
+
+    def _listen(self, claim: Claim, sample: Sample) -> None:
+        busy = [reading.utilization for reading in sample.readings if reading.id in claim.devices]
+        if claim.attempt not in self._runs and not busy:
+            return
+        run = self._runs.setdefault(claim.attempt, _Run())
+        if claim.idle is not None:
+            _listen_for_quiet(run, claim.idle, busy if len(busy) == len(claim.devices) else [None], sample.at)
+        run.told = told_use(run.told, _seen(run, claim.idle))
+
+
+def owner_of(trace: Trace, store: str, claims: Iterable[Claim]) -> Task | None:
+    """The task it belongs to, also one that is over by now; None: an outsider."""
+    for claim in claims:
+        for keeper, index in claim.keepers.items():
+            if keeper in (trace.group, trace.session):
+                return claim.attempt, index
+    told = dict(trace.told)
+    if told.get("SWELL_STORE", store) != store:
+        return None  # of another server on this machine
+    index = int(told["SWELL_TASK_INDEX"]) if told.get("SWELL_TASK_INDEX", "").isdecimal() else 0
+    attempts = {claim.attempt for claim in claims}
+    in_cgroups = [AttemptId.parse(found[1]) for path in trace.cgroups if (found := OF_CGROUP.search(path))]
+    for attempt in in_cgroups:
+        if attempt in attempts:
+            return attempt, index
+    if "SWELL_STORE" in told and re.fullmatch(r"[0-9]+\.[0-9]+", told.get("SWELL_ATTEMPT", "")):
+        return AttemptId.parse(told["SWELL_ATTEMPT"]), index
+    return None
+
+
+def outsiders_mib(reading: Reading, strangers: list[GpuProcess], *, ours_mib: int) -> int:
+    """What outsiders use of one GPU. A desktop is not counted: on many machines it is always there."""
+    if any(process.used_mib is None for process in strangers):
+        rest = 0 if reading.used_mib is None else reading.used_mib - ours_mib
+        return max(rest, OUTSIDERS_MIB_MIN)
+    drawing = sum(process.used_mib or 0 for process in strangers if process.is_graphics)
+    computing = sum(process.used_mib or 0 for process in strangers if not process.is_graphics)
+    return computing + (drawing if drawing > DESKTOP_MIB_MAX else 0)
+
+
+def told_outsiders(told_mib: int, now_mib: int) -> int:
+    """In steps, rounded up; less is told when it is less by more than a step."""
+    if now_mib < OUTSIDERS_MIB_MIN:
+        return 0
+    rounded = -(-now_mib // STEP_MIB) * STEP_MIB
+    return told_mib if told_mib - STEP_MIB <= rounded <= told_mib else rounded
+
+
+def told_use(told: GpuSeen, now: GpuSeen) -> GpuSeen:
+    """A peak always, an amount when it has changed enough to matter."""
+    is_same = bool(told.memory_mib) == bool(now.memory_mib) and abs(told.memory_mib - now.memory_mib) < STEP_MIB
+    return replace(now, memory_mib=told.memory_mib) if is_same and told.peak_mib == now.peak_mib else now
+
+
+def _seen(run: _Run, idle: IdlePolicy | None) -> GpuSeen:
+    step_s = 0.0 if idle is None else idle.window_s / QUIET_STEPS
+    quiet_s = run.quiet_s // step_s * step_s if step_s else 0.0
+    return GpuSeen(sum(run.used.values()), run.peak_mib, quiet_s)
+
+
+def _listen_for_quiet(run: _Run, idle: IdlePolicy, busy: list[int | None], at: float) -> None:
+    """What nobody looked at does not count as idle."""
+    levels = [level for level in busy if level is not None]
+    if any(level >= idle.min_gpu_utilization for level in levels):
+        run.quiet_s, run.quiet_since = 0.0, at
+    elif not levels or len(levels) < len(busy):
+        run.quiet_since = None
+    else:
+        if run.quiet_since is not None and at - run.quiet_since <= GAP_S_MAX:
+            run.quiet_s += at - run.quiet_since
+        run.quiet_since = at

@@ -1,0 +1,178 @@
+"""What `swell doctor` finds, on machines of all kinds and on this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nvml import Driver, process
+from server import SWELL, Gate, Server
+from swell.doctor import Finding
+from swell.doctor.gpus import ask_driver, driver_findings, mps
+from swell.doctor.machine import cgroups, clock, containers, open_files
+
+HIDDEN = "somebody (an unknown amount, process 7: not to be seen here)"
+TOPICS = ["driver", "MPS", "containers", "cgroups", "clock", "open files", "state folder", "server", "worker"]
+
+
+def gpu(**values: Any) -> dict[str, Any]:
+    found = {"id": "GPU-a", "model": "A100", "memory_mib": 100, "used_mib": 50, "watched": True, "processes": []}
+    return {**found, **values}
+
+
+def user(**values: Any) -> dict[str, Any]:
+    known = {"pid": 7, "used_mib": 40, "user": "ann", "command": "python x", "attempt": None, "store": None}
+    return {**known, **values}
+
+
+def told(said: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(str(finding.level), finding.text) for finding in driver_findings(said, "ours")]
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (gpu(), ("ok", "GPU-a: A100, 100 MiB, 50 MiB used by nobody")),
+        (
+            gpu(processes=[user(attempt="12.3", store="ours")]),
+            ("ok", "GPU-a: A100, 100 MiB, 50 MiB used by job 12 (40 MiB, process 7: python x)"),
+        ),
+        (
+            gpu(processes=[user(attempt="12.3", store="theirs")]),
+            ("note", "GPU-a: A100, 100 MiB, 50 MiB used by ann (40 MiB, process 7: python x)"),
+        ),
+        (
+            gpu(processes=[user(user=None, command=None, used_mib=None)], watched=False, used_mib=None),
+            (
+                "note",
+                f"GPU-a: A100, 100 MiB, an unknown amount used by {HIDDEN}; the driver does not tell who uses how much",
+            ),
+        ),
+    ],
+)
+def test_who_uses_a_gpu_is_said(found: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert told({"versions": ["550", "12"], "problem": "", "gpus": [found]})[:2] == [("ok", "550, NVML 12"), expected]
+
+
+def test_a_driver_that_hangs_is_a_problem() -> None:
+    said = {"problem": "it does not answer within 20 s", "hangs": True}
+    text = "an NVIDIA driver is loaded, but NVML is of no use: it does not answer within 20 s"
+    assert told(said) == [("problem", text)]
+
+
+def test_a_driver_that_never_answers_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in Driver(tmp_path).environment.items():
+        monkeypatch.setenv(name, text)
+    never = tmp_path / "never"
+    os.mkfifo(never)
+    monkeypatch.setenv("SWELL_TEST_NVML", str(never))
+    assert ask_driver(0.5) == {"problem": "it does not answer within 0 s", "hangs": True}
+
+
+def test_a_gpu_that_is_lost_is_a_problem() -> None:
+    found = told({"versions": ["550", "12"], "problem": "GPU 1 is not used: NVML says GPU is lost", "gpus": [gpu()]})
+    assert found[1] == ("problem", "GPU 1 is not used: NVML says GPU is lost")
+
+
+@pytest.mark.parametrize(
+    ("variables", "commands", "level", "text"),
+    [
+        ({}, {1: "init"}, "ok", "does not run; jobs that share a GPU take turns on it"),
+        ({}, {9: "nvidia-cuda-mps", 8: "nvidia-cuda-mps"}, "note", "runs (process 8)"),
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/p"}, {9: "nvidia-cuda-mps"}, "note", "runs (process 9), pipes in /p"),
+        ({"CUDA_MPS_PIPE_DIRECTORY": "/p"}, {}, "problem", "CUDA_MPS_PIPE_DIRECTORY is /p, but no MPS runs"),
+    ],
+)
+def test_mps_is_looked_for(variables: dict[str, str], commands: dict[int, str], level: str, text: str) -> None:
+    found = mps(variables, commands)
+    assert (found.topic, str(found.level), found.text) == ("MPS", level, text)
+
+
+@pytest.mark.parametrize(
+    ("files", "level", "beginning"),
+    [
+        (["cgroup.controllers", "user/x/cgroup.procs"], "ok", "version 2, writable"),
+        (["cgroup.controllers"], "note", "version 2, but our own may not be written"),
+        (["unified/cgroup.controllers", "memory/tasks"], "note", "hybrid"),
+        (["memory/tasks"], "note", "version 1"),
+        ([], "note", "none under"),
+    ],
+)
+def test_cgroups_are_told_apart(tmp_path: Path, files: list[str], level: str, beginning: str) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = cgroups(tmp_path, "4:memory:/a\n0::/user/x\n")
+    assert (str(found.level), found.text[: len(beginning)]) == (level, beginning)
+
+
+def test_this_machine_can_be_looked_at() -> None:
+    found = [containers(), clock(), open_files()]
+    assert [finding.topic for finding in found] == ["containers", "clock", "open files"]
+    assert all(isinstance(finding, Finding) and finding.text for finding in found)
+
+
+# -- the command -------------------------------------------------------------------------------------------------
+
+
+def doctor(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    own = {name: text for name, text in os.environ.items() if not name.startswith(("SWELL_", "CUDA_"))}
+    env = {**own, "SWELL_STATE": str(folder / "state"), **variables}
+    return subprocess.run([SWELL, "doctor", *words], env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_it_needs_no_server_and_makes_nothing(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "-o", "json", **Driver(tmp_path).environment)
+    found = json.loads(done.stdout)
+    assert done.returncode == int(any(finding["level"] == "problem" for finding in found))
+    assert [finding["topic"] for finding in found] == TOPICS
+    assert [finding["text"] for finding in found if finding["topic"] == "server"] == ["none runs for this state folder"]
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_problem_is_told_with_what_to_do_and_an_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    done = doctor(tmp_path, CUDA_MPS_PIPE_DIRECTORY="/nowhere")
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert any(line.startswith("problem state folder:   ") and "you may not write to" in line for line in lines)
+    assert any(line.endswith("→ name another folder with --state or SWELL_STATE") for line in lines)
+
+
+def test_gpus_are_listed_with_their_users(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "GPU-a", "GPU-b")
+    driver.change("GPU-b", used_mib=900, processes=[process(os.getpid(), 800)])
+    found = json.loads(doctor(tmp_path, "-o", "json", **driver.environment).stdout)
+    gpus = [(finding["level"], finding["text"]) for finding in found if finding["topic"] == "GPU"]
+    assert gpus[0] == ("ok", "GPU-a: NVIDIA A100, 40960 MiB, 0 MiB used by nobody")
+    assert gpus[1][0] == "note"
+    assert (
+        f"900 MiB used by {pwd.getpwuid(os.getuid()).pw_name} (800 MiB, process {os.getpid()}: {sys.executable}"
+        in gpus[1][1]
+    )
+
+
+@pytest.mark.slow
+def test_with_a_server_it_tells_more(tmp_path: Path) -> None:
+    driver = Driver(tmp_path, "GPU-a")
+    gate = Gate(tmp_path / "gate")
+    with Server(tmp_path, gpus=None, env=driver.environment) as box:
+        job = box.start("--gpus", "1", "--", "sh", "-c", f"echo $$; read line < {gate}")
+        pid = int(box.until_output(job, b"\n"))
+        driver.change("GPU-a", used_mib=900, processes=[process(pid, 800)])
+        done = box.swell("doctor", "-o", "json")
+        found = {finding["topic"]: (finding["level"], finding["text"]) for finding in done.json}
+        assert found["GPU"][1].startswith(f"GPU-a: NVIDIA A100, 40960 MiB, 900 MiB used by job {job} (800 MiB, process")
+        server, worker = box.state.lock_holder("server"), box.state.lock_holder("worker")
+        assert found["server"] == ("ok", f"version 0.1.0, process {server}")
+        assert found["server's clock"] == ("ok", "agrees with ours")
+        assert found["worker"] == ("ok", f"process {worker}")
+        gate.open()
+    gate.close()

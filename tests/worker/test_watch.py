@@ -1,0 +1,247 @@
+"""Whose GPU memory it is, what outsiders use, and for how long a job's GPUs have been idle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from swell.model.cluster import Device
+from swell.model.job import AttemptId, IdlePolicy
+from swell.model.launch import GpuSeen
+from swell.worker.nvml import GpuProcess, Reading
+from swell.worker.processes import Trace, trace
+from swell.worker.sampler import Sample
+from swell.worker.watch import Claim, Watch, outsiders_mib, owner_of, told_outsiders, told_use
+
+ONE, TWO = AttemptId(1, 1), AttemptId(2, 1)
+CLAIMS = (Claim(ONE, {100: 0, 101: 1}, ("a",)), Claim(TWO, {200: 0}, ("a", "b")))
+STRANGER = Trace(900, 900)
+
+
+def marked(attempt: str, store: str = "ours", index: str = "0") -> Trace:
+    told = (("SWELL_ATTEMPT", attempt), ("SWELL_STORE", store), ("SWELL_TASK_INDEX", index))
+    return Trace(900, 900, told=told)
+
+
+def reading(
+    *processes: GpuProcess, gpu: str = "a", used_mib: int | None = 0, utilization: int | None = 0, lists: bool = True
+) -> Reading:
+    return Reading(gpu, 16384, used_mib, utilization, processes if lists else None)
+
+
+def sampled(at: float, *readings: Reading, **traces: Trace) -> Sample:
+    """Traces by pid, as in p10=…"""
+    return Sample(at, readings, {int(name[1:]): one for name, one in traces.items()})
+
+
+# -- whose it is ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("traced", "owner"),
+    [
+        (Trace(101, 7), (ONE, 1)),  # in the keeper's group
+        (Trace(7, 200), (TWO, 0)),  # left the group, not the session
+        (STRANGER, None),
+        (marked("2.1"), (TWO, 0)),  # left both, with its environment
+        (marked("1.1", index="1"), (ONE, 1)),
+        (marked("9.1"), (AttemptId(9, 1), 0)),  # ours, and over
+        (marked("2.1", store="theirs"), None),  # another server's job of the same number
+        (marked("nonsense"), None),
+        (Trace(900, 900, ("/swell/2.1",)), (TWO, 0)),
+        (Trace(900, 900, ("/system.slice/swell.service/attempt-2.1/0",)), (TWO, 0)),
+        (Trace(900, 900, ("/user.slice", "/swell/ours/1.1")), (ONE, 0)),
+        (Trace(900, 900, ("/swell/12.1",)), None),  # an attempt that does not run here
+        (Trace(900, 900, ("/docker/2.1",)), None),
+        (Trace(900, 900, ("/swell/2.1",), (("SWELL_STORE", "theirs"),)), None),
+    ],
+)
+def test_a_process_is_known_by_its_session_its_cgroup_or_its_marks(traced: Trace, owner: object) -> None:
+    assert owner_of(traced, "ours", CLAIMS) == owner
+
+
+def test_a_process_is_traced_by_what_the_kernel_says_of_it() -> None:
+    env = {"SWELL_STORE": "ours", "SWELL_ATTEMPT": "1.1", "OTHER": "x"}
+    script = "import sys; print('up', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = trace(child.pid)
+        child.communicate(b"")
+    assert found is not None
+    assert (found.group, found.session) == (child.pid, child.pid)
+    assert sorted(found.told) == [("SWELL_ATTEMPT", "1.1"), ("SWELL_STORE", "ours")]
+    assert all(path.startswith("/") for path in found.cgroups)
+    assert trace(child.pid) is None
+
+
+def test_memory_is_counted_for_the_task_that_uses_it_over_all_its_gpus() -> None:
+    watch = Watch("ours")
+    on_a = reading(GpuProcess(10, 1000), GpuProcess(11, 500), GpuProcess(20, 3000), gpu="a")
+    on_b = reading(GpuProcess(20, 4000), GpuProcess(21, 300), gpu="b")
+    traces = {"p10": Trace(100, 100), "p11": Trace(101, 101), "p20": Trace(200, 200), "p21": marked("2.1")}
+    watch.take(sampled(0, on_a, on_b, **traces), CLAIMS)
+    assert watch.seen(ONE) == GpuSeen(memory_mib=1500, peak_mib=1000)  # two tasks on one GPU have a peak each
+    assert watch.seen(TWO) == GpuSeen(memory_mib=7300, peak_mib=4300)
+    watch.take(sampled(2, reading(), reading(gpu="b")), CLAIMS)
+    assert (watch.seen(ONE), watch.seen(TWO)) == (GpuSeen(0, 1000), GpuSeen(0, 4300))
+
+
+def test_what_was_not_measured_is_not_seen() -> None:
+    watch = Watch("ours")
+    watch.take(sampled(0, reading(gpu="c")), CLAIMS)
+    assert watch.seen(ONE) is None
+
+
+def test_what_the_driver_cannot_say_leaves_the_last_amount() -> None:
+    watch = Watch("ours")
+    for at, used in ((0, 1000), (2, None), (4, 2000)):
+        watch.take(sampled(at, reading(GpuProcess(20, used)), p20=Trace(200, 200)), CLAIMS)
+        if used is None:
+            assert watch.seen(TWO) == GpuSeen(1000, 1000)
+    assert watch.seen(TWO) == GpuSeen(2000, 2000)
+
+
+def test_runs_that_are_over_are_forgotten() -> None:
+    watch = Watch("ours")
+    watch.take(sampled(0, reading(GpuProcess(20, 5)), p20=Trace(200, 200)), CLAIMS)
+    watch.keep([ONE])
+    assert (watch.seen(ONE), watch.seen(TWO)) == (GpuSeen(), None)
+
+
+# -- outsiders -----------------------------------------------------------------------------------------------
+
+
+def outsiders(watch: Watch) -> tuple[int, bool]:
+    [device] = watch.devices((Device("a", 16384, "m"),))
+    return device.outsiders_mib, device.is_watched
+
+
+def test_what_belongs_to_no_task_is_an_outsiders() -> None:
+    watch = Watch("ours")
+    for at in (0, 2):
+        watch.take(sampled(at, reading(GpuProcess(90, 900), GpuProcess(20, 50)), p90=STRANGER, p20=marked("2.1")), [])
+    assert outsiders(watch) == (1024, True)
+    watch.take(sampled(4, reading()), [])
+    assert outsiders(watch) == (0, True)
+
+
+def test_one_that_is_seen_once_was_just_ending() -> None:
+    watch = Watch("ours")
+    for at, pid in ((0, 90), (2, 91), (4, 92)):
+        watch.take(sampled(at, reading(GpuProcess(pid, 900))), [])
+        assert outsiders(watch) == (0, True)
+    watch.take(sampled(6, reading(GpuProcess(92, 900))), [])
+    assert outsiders(watch) == (1024, True)
+
+
+def test_a_gpu_that_does_not_answer_keeps_its_outsiders() -> None:
+    watch = Watch("ours")
+    for at in (0, 2):
+        watch.take(sampled(at, reading(GpuProcess(90, 900)), p90=STRANGER), [])
+    watch.take(sampled(4, reading(gpu="b")), [])
+    assert outsiders(watch) == (1024, True)
+    watch.take(sampled(6, reading(lists=False)), [])
+    assert outsiders(watch) == (1024, False)
+
+
+@pytest.mark.parametrize(
+    ("strangers", "used_mib", "expected"),
+    [
+        ([], 5000, 0),
+        ([GpuProcess(1, 700), GpuProcess(2, 300)], 5000, 1000),
+        ([GpuProcess(1, 700), GpuProcess(2, 300, is_graphics=True)], 5000, 700),  # a desktop
+        ([GpuProcess(2, 3000, is_graphics=True)], 5000, 3000),  # something that draws in earnest
+        ([GpuProcess(1, None)], 5000, 4000),  # all that is used and not ours
+        ([GpuProcess(1, None)], None, 64),  # somebody is there, more is not known
+        ([GpuProcess(1, None)], 1000, 64),
+    ],
+)
+def test_outsiders_are_added_up(strangers: list[GpuProcess], used_mib: int | None, expected: int) -> None:
+    assert outsiders_mib(reading(used_mib=used_mib), strangers, ours_mib=1000) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "expected"),
+    [
+        (0, 63, 0),
+        (0, 64, 256),
+        (0, 257, 512),
+        (512, 513, 768),  # more is told at once
+        (512, 300, 512),
+        (512, 200, 512),  # a little less is not
+        (768, 200, 256),
+        (512, 10, 0),
+    ],
+)
+def test_outsiders_are_told_in_steps(told: int, now: int, expected: int) -> None:
+    assert told_outsiders(told, now) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "now", "expected"),
+    [
+        (GpuSeen(1000, 1000), GpuSeen(1255, 1000), GpuSeen(1000, 1000)),
+        (GpuSeen(1000, 1000), GpuSeen(744, 1000), GpuSeen(744, 1000)),
+        (GpuSeen(1000, 1000), GpuSeen(1001, 1001), GpuSeen(1001, 1001)),
+        (GpuSeen(100, 100), GpuSeen(0, 100), GpuSeen(0, 100)),
+        (GpuSeen(100, 100), GpuSeen(101, 100, 30.0), GpuSeen(100, 100, 30.0)),
+    ],
+)
+def test_a_jobs_use_is_told_when_it_has_changed_enough(told: GpuSeen, now: GpuSeen, expected: GpuSeen) -> None:
+    assert told_use(told, now) == expected
+
+
+# -- idle GPUs -----------------------------------------------------------------------------------------------
+
+
+def quiet_after(*levels: tuple[int | None, int | None] | None, seconds: float = 5.0) -> float:
+    """What is told after samples of both GPUs, so far apart; None: there was none."""
+    watch = Watch("ours")
+    claim = Claim(TWO, {200: 0}, ("a", "b"), IdlePolicy(10, 20.0))
+    for number, both in enumerate(levels):
+        if both is not None:
+            readings = [reading(gpu=gpu, utilization=level) for gpu, level in zip("ab", both, strict=True)]
+            watch.take(sampled(number * seconds, *readings), [claim])
+    seen = watch.seen(TWO)
+    assert seen is not None
+    return seen.quiet_s
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ([(0, 0)], 0.0),  # it has only begun
+        ([(0, 0), (9, 0), (0, 9), (0, 0), (0, 0)], 20.0),
+        ([(0, 0), (0, 0), (0, 10)], 0.0),  # one sample of one GPU is enough
+        ([(0, 0), (100, 0), (0, 0), (0, 0)], 10.0),
+        ([(0, 0), (0, 0), None, None, (0, 0), (0, 0)], 10.0),  # nobody looked
+        ([(0, 0), (0, 0), (0, None), (0, 0), (0, 0)], 10.0),  # one GPU said nothing
+        ([(None, None), (None, None)], 0.0),
+        ([(None, 50), (0, 0), (0, 0)], 10.0),
+    ],
+)
+def test_gpus_are_idle_while_no_sample_reaches_the_threshold(
+    levels: list[tuple[int | None, int | None] | None], expected: float
+) -> None:
+    assert quiet_after(*levels) == expected
+
+
+def test_quiet_is_told_four_times_in_a_window() -> None:
+    told = [quiet_after(*[(0, 0)] * count, seconds=1.0) for count in range(1, 23)]
+    assert told == [0.0] * 5 + [5.0] * 5 + [10.0] * 5 + [15.0] * 5 + [20.0] * 2
+
+
+def test_without_a_policy_nothing_is_quiet() -> None:
+    watch = Watch("ours")
+    for at in range(0, 100, 5):
+        watch.take(sampled(at, reading(), reading(gpu="b")), CLAIMS)
+    assert watch.seen(TWO) == GpuSeen()
