@@ -28,6 +28,7 @@ from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, SwellError
+from swell.model.container import SOCKET_NAME
 from swell.notify import Notifier
 from swell.process import spawn_detached, wait_for_end
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
@@ -75,6 +76,7 @@ def serve(state: StateFolder, *, port: int) -> None:
         )
     config = state.read_json(state.config)
     listener = _listen(state, port)
+    jobs_listener = _listen_for_containers(state)
     address = f"{LOOPBACK}:{listener.getsockname()[1]}"
     clock = SystemClock()
     store = open_store(state.database, clock.now)
@@ -114,7 +116,7 @@ def serve(state: StateFolder, *, port: int) -> None:
     supervisor.start()
     FolderWatch(state, services.stop).start()
     try:
-        http.run(sockets=[listener])
+        http.run(sockets=[listener, jobs_listener])
     finally:
         supervisor.close()
         controller.close()
@@ -174,6 +176,25 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
         path.write_text(str(listener.getsockname()[1]))
         return listener
     raise Conflict("no port is free on loopback; end something that listens there")
+
+
+def _listen_for_containers(state: StateFolder) -> socket.socket:
+    """Jobs with a network of their own report here; the guard lets nothing else pass.
+
+    Containers mount its folder: mounted by itself, it would be the old one after a restart of ours.
+    """
+    (state.sockets / SOCKET_NAME).unlink(missing_ok=True)
+    folder = os.open(state.sockets, os.O_RDONLY | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(
+            f"/proc/self/fd/{folder}/{SOCKET_NAME}"
+        )  # however long the folder's path is: 107 bytes are the limit
+    finally:
+        os.close(folder)
+    (state.sockets / SOCKET_NAME).chmod(0o600)
+    listener.listen(1024)
+    return listener
 
 
 class FolderWatch(threading.Thread):

@@ -74,6 +74,7 @@ class StateFolder:
         self.worker_log = root / "worker.log"
         self.tasks = root / "tasks"
         self.checkpoints = root / "checkpoints"
+        self.sockets = root / "sockets"  # what jobs in containers reach the server through
 
     @classmethod
     def locate(cls, option: str | None = None) -> StateFolder:
@@ -99,6 +100,7 @@ class StateFolder:
             self._probe()
             self.tasks.mkdir(mode=0o700, exist_ok=True)
             self.checkpoints.mkdir(mode=0o700, exist_ok=True)
+            self.sockets.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise Unavailable(disk_problem(error, self.root)) from error
 

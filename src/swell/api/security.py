@@ -16,6 +16,7 @@ from fastapi import HTTPException
 from swell.api.caller import SCOPE_KEY, Caller
 from swell.api.services import Services
 from swell.controller.reporting import TOKEN_PREFIX, read_token
+from swell.model.container import SOCKET_NAME
 
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
 WORKER_BODY_BYTES_MAX = 64 * 1024 * 1024  # a report of a million tasks' ends
@@ -39,7 +40,11 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope["path"], headers)
+        refusal = (
+            self._jobs_socket_refusal(scope, headers)
+            if _is_jobs_socket(scope)
+            else self._refusal(scope["path"], headers)
+        )
         if refusal is not None:
             await _answer(send, *refusal)
             return
@@ -49,6 +54,12 @@ class Guard:
             return
         scope[SCOPE_KEY] = Caller(self._services.owner, is_admin=True, origin=_origin(scope))
         await self._app(scope, _Bounded(receive, limit), send)
+
+    def _jobs_socket_refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
+        """No browser gets there, so any Host will do; a job's token, and nothing else, opens it."""
+        if not scope["path"].startswith(JOB_PATHS):
+            return 403, "Denied", "this socket is for the reports of jobs, and for nothing else"
+        return self._token_refusal(scope["path"], headers.get(b"authorization", ""))
 
     def _refusal(self, path: str, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
@@ -110,6 +121,11 @@ class Guard:
         if path.removeprefix(JOB_PATHS).partition("/")[0] != str(attempt):
             return 403, "Denied", f"this token is for attempt {attempt} and no other"
         return None
+
+
+def _is_jobs_socket(scope: Scope) -> bool:
+    """Of a Unix socket the server's address is its path."""
+    return str((scope.get("server") or ("",))[0]).endswith(f"/{SOCKET_NAME}")
 
 
 def _origin(scope: Scope) -> str:
