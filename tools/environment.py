@@ -27,6 +27,12 @@ SYSTEM_PACKAGES = {
     "setpriv": ("util-linux", "the tests with another user"),
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
+    "podman": ("podman", "the container tests"),
+    "runc": ("runc", "the container tests"),
+    "/usr/share/doc/busybox-static": ("busybox-static", "the container tests"),
+    "/usr/libexec/podman/catatonit": ("catatonit", "the container tests"),
+    "/usr/lib/podman/netavark": ("netavark", "the container tests"),
+    "iptables": ("iptables", "the container tests"),
     "/usr/lib/python3/dist-packages/torch": ("python3-torch", "the PyTorch tests"),
 }
 

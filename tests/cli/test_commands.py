@@ -80,7 +80,8 @@ def test_every_option_of_the_manifest_has_its_option_of_run():
     shown = call("run", "--help").output
     for field in set(SPEC) - {"command"}:
         option = re.sub("([A-Z])", r"-\1", field).lower()
-        assert f"--{option} " in shown
+        one = {"mounts": "mount", "ports": "port"}.get(option, option)  # given once for each
+        assert f"--{one} " in shown
 
 
 def test_the_version_is_told():
@@ -272,3 +273,10 @@ def test_a_pipe_that_is_closed_early_is_no_error_message(words):
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_words_for_a_container_runtime_are_refused_when_no_shell_could_split_them(state):
+    result = call("up", "-d", "--container-command", "podman 'half")
+    said = 'swell: --container-command "podman \'half" cannot be split into words: No closing quotation\n'
+    assert (result.exit_code, result.output) == (2, said)
+    assert not state.exists()

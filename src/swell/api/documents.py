@@ -176,4 +176,5 @@ def node_document(node: Node, snapshot: Snapshot) -> dict[str, Any]:
             for device in node.devices
         ],
         "jobs": sorted({job for job, _ in held}),
+        "container_runtime": node.container_runtime,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of each simulated GPU.  [default: 16GiB]")
 @click.option("--cpus", metavar="N|auto", help="Offer N CPUs; auto: what the machine has.")
 @click.option("--keep", metavar="TIME|forever", help="How long ended jobs and their logs are kept.  [default: 30d]")
+@click.option("--container-command", metavar="WORDS|auto", help="Runs containers.  [default: podman, else docker]")
+@click.option("--container-options", metavar="WORDS", help="For every `run` of it.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the last one]")
 @state_option
 def command(
@@ -29,12 +32,14 @@ def command(
     gpu_memory: str | None,
     cpus: str | None,
     keep: str | None,
+    container_command: str | None,
+    container_options: str | None,
     port: int,
     state: str | None,
 ) -> int:
     """Start the server and its worker on this machine, private to you.
 
-    What you say of GPUs, CPUs and --keep is remembered in the state folder for the next start.
+    What you say of GPUs, CPUs, containers and --keep is remembered in the state folder for the next start.
     """
     from swell.cli.printing import say
     from swell.client.connection import no_server
@@ -49,7 +54,7 @@ def command(
             f"a server for {folder} runs already (process {pid}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
-    changed = _settings(gpus, gpu_memory, cpus, keep)
+    changed = _settings(gpus, gpu_memory, cpus, keep) | _container_settings(container_command, container_options)
     folder.prepare()
     if changed:
         _remember(folder, changed)
@@ -91,6 +96,19 @@ def _settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: 
     if keep is not None:
         settings["keep_s"] = None if keep == "forever" else _read(parse_duration, keep, "--keep")
     return settings
+
+
+def _container_settings(command: str | None, options: str | None) -> dict[str, object]:
+    """Words as a shell would split them; 'auto' takes an earlier word back."""
+    given = {"container_command": command, "container_options": options}
+    for name, text in given.items():
+        try:
+            shlex.split(text or "")
+        except ValueError as problem:
+            from swell.errors import Rejected
+
+            raise Rejected(f"--{name.replace('_', '-')} {text!r} cannot be split into words: {problem}") from None
+    return {name: None if text == "auto" else text for name, text in given.items() if text is not None}
 
 
 def _read(parse: Callable[[object], float], text: str, option: str) -> float:

@@ -87,6 +87,9 @@ class Client:
         checkpoints: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
+        image: str | None = None,
+        mounts: Sequence[str] = (),
+        ports: Sequence[str] = (),
     ) -> Job:
         """Accepted, i.e. on the server's disk, when this returns."""
         if isinstance(command, str):
@@ -114,6 +117,9 @@ class Client:
             "checkpoints": None if checkpoints is None else os.fspath(checkpoints),
             "env": dict(env) if env else None,
             "workdir": os.fspath(workdir) if workdir is not None else None,
+            "image": image,
+            "mounts": list(mounts) or None,
+            "ports": list(ports) or None,
         }
         given = {field: value for field, value in spec.items() if value is not None}
         manifest = {

@@ -196,6 +196,7 @@ def launches(
             time_limit_s=limit_s,
             grace_s=spec.grace_s,
             tensorboard=spec.tensorboard if node == nodes[0] else None,
+            container=spec.container,
         )
         for node in nodes
     )

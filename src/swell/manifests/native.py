@@ -10,6 +10,8 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.command import read_command, read_env, read_folder
+from swell.manifests.containers import FIELDS as CONTAINER
+from swell.manifests.containers import read_container
 from swell.manifests.context import Context
 from swell.manifests.dependencies import read_after
 from swell.manifests.fields import quantity, refuse_unknown, shorten, take_choice, take_mapping, whole_number
@@ -31,7 +33,7 @@ TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
 SIZE = ("gpus", "tasks", "cpus", "memory", "array")
 LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "retries", "after", "notify", "notifyOn")
-SPEC = ("command", *SIZE, *LIFE, "env", "workdir", "tensorboard", "checkpoints")
+SPEC = ("command", *SIZE, *LIFE, *CONTAINER, "env", "workdir", "tensorboard", "checkpoints")
 PRIORITY_MAX = 1_000_000
 EPOCHS_MAX = 1_000_000_000  # more is a slip of the keyboard
 RETRIES_MAX = 1000  # a job that fails so often will not succeed
@@ -71,6 +73,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         notify=read_notify(spec.get("notify"), spec.get("notifyOn")),
         tensorboard=_folder(spec, "tensorboard", workdir, otherwise="no TensorBoard"),
         checkpoints=_folder(spec, "checkpoints", workdir, otherwise="one that Swell makes"),
+        container=read_container(spec, workdir, is_one_task=array is None and tasks == (1, 1)),
     )
 
 

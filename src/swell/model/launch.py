@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from swell.model.cluster import Device, DeviceId, Node, NodeId
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, Container, parse_container
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Launch:
     time_limit_s: float | None  #: None: endless
     grace_s: float
     tensorboard: str | None = None  #: folder; None: no TensorBoard beside it
+    container: Container | None = None  #: None: plain processes
     is_stopping: bool = False
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
@@ -79,6 +80,7 @@ class Launch:
                     Lane(lane["number"], tuple(lane["devices"]), lane["role"]) for lane in document["lanes"]
                 ),
                 "nodes": tuple(document["nodes"]),
+                "container": parse_container(document.get("container")),
             }
         )
 
@@ -180,4 +182,5 @@ def node_document(node: Node) -> dict[str, Any]:
 
 def parse_node(document: dict[str, Any]) -> Node:
     devices = tuple(Device(**device) for device in document["devices"])
-    return Node(document["id"], document["cpus_milli"], document["memory_mib"], devices)
+    runtime = document.get("container_runtime", "")  # a worker of before does not say
+    return Node(document["id"], document["cpus_milli"], document["memory_mib"], devices, container_runtime=runtime)

@@ -7,10 +7,12 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 
 from swell.state import StateFolder
 from swell.worker.agent import Agent
 from swell.worker.devices import Declared, offer
+from swell.worker.runtimes import find_runtime
 
 
 def main() -> int:
@@ -23,7 +25,10 @@ def main() -> int:
     if lock is None:
         print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
         return 1
-    agent = Agent(state, offer(Declared.parse(state.read_json(state.config))))
+    config = state.read_json(state.config)
+    runtime = find_runtime(config)
+    node = replace(offer(Declared.parse(config)), container_runtime="" if runtime is None else str(runtime))
+    agent = Agent(state, node, runtime)
 
     def close(*_: object) -> None:
         agent.is_closing = True

@@ -20,6 +20,7 @@ from swell.model.cluster import Node
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, RunSeen, TaskSeen
 from swell.state import StateFolder
+from swell.worker.containers import Runtime
 from swell.worker.run import Alive, Machine, Run
 from swell.worker.sync import Desired, ServerLink
 
@@ -33,9 +34,10 @@ log = logging.getLogger(__name__)
 class Agent:
     """This machine's runs."""
 
-    def __init__(self, state: StateFolder, node: Node) -> None:
+    def __init__(self, state: StateFolder, node: Node, runtime: Runtime | None) -> None:
         self._state = state
         self._node = node
+        self._runtime = runtime  #: None: containers cannot be run here
         self._boot_id = BOOT_ID.read_text().strip()
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -163,7 +165,9 @@ class Agent:
 
     def _add(self, launch: Launch, *, port: int, boot_id: str, now: float) -> None:
         caller = self._state.read_json(self._state.tasks / ".environments" / launch.environment)
-        machine = Machine(self._link.store, self._boot_id, self._watch, self._news.append)
+        machine = Machine(
+            self._link.store, self._boot_id, self._watch, self._news.append, self._state.sockets, self._runtime
+        )
         run = Run(machine, launch, self._folder(launch.attempt), caller, port=port)
         self._runs[launch.attempt] = run
         run.take_up(boot_id=boot_id, now=now)
