@@ -17,7 +17,7 @@ from swell import __version__
 from swell.cli.root import COMMANDS, swell
 
 SWELL = str(Path(sys.executable).with_name("swell"))
-NEED_A_SERVER = ["ps", "show x", "why x", "logs x", "events", "wait x", "cancel x", "delete x", "nodes"]
+NEED_A_SERVER = ["ps", "show x", "why x", "logs x", "events", "wait x", "cancel x", "delete x", "nodes", "exec x"]
 
 
 def call(*words: str, stdin: str | None = None) -> Result:
@@ -67,6 +67,7 @@ def test_help_of_a_command_says_what_it_does_and_explains_every_option(name):
         ("cancel", "SIGTERM, then after the grace SIGKILL"),
         ("delete", "must be cancelled first"),
         ("nodes", "who holds each GPU"),
+        ("exec", "with its environment and GPUs; a shell by default"),
         ("completion", "~/.bashrc"),
     ],
 )
@@ -155,7 +156,7 @@ def test_a_failure_of_swell_itself_is_125_where_the_code_would_be_the_jobs(state
 def test_without_a_server_it_is_said_how_to_start_one_and_nothing_is_made(state, words):
     result = call(*words.split())
     said = f"swell: no server runs for {state}; start one with `swell up -d`, or name another folder with --state\n"
-    assert (result.exit_code, result.output) == (125 if words.startswith("wait") else 1, said)
+    assert (result.exit_code, result.output) == (125 if words.startswith(("wait", "exec")) else 1, said)
     assert not state.exists()
 
 

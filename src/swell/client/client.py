@@ -262,6 +262,11 @@ class Client:
             if line.startswith(b"data: "):
                 yield json.loads(line[6:])
 
+    def place(self, ref: str | int, *, rank: int | None = None) -> dict[str, Any]:
+        """Where a running task is: `node`, `pid` of its keeper, `container` (None: a plain process), `runtime`."""
+        found: dict[str, Any] = self.connection.json("GET", job_path(ref, "exec", rank=rank))
+        return found
+
     def nodes(self) -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = self.connection.json("GET", path("nodes"))["nodes"]
         return nodes
