@@ -29,6 +29,12 @@ SYSTEM_PACKAGES = {
     "/usr/bin/python3": ("python3", "the box tests' users"),
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
+    "podman": ("podman", "the container tests"),
+    "runc": ("runc", "the container tests"),
+    "/usr/share/doc/busybox-static": ("busybox-static", "the container tests"),
+    "/usr/libexec/podman/catatonit": ("catatonit", "the container tests"),
+    "/usr/lib/podman/netavark": ("netavark", "the container tests"),
+    "iptables": ("iptables", "the container tests"),
     "/usr/lib/python3/dist-packages/torch": ("python3-torch", "the PyTorch tests"),
 }
 

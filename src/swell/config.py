@@ -46,6 +46,8 @@ class Config:
     cpus_milli: int | None = None  #: None: what the machine has
     gpus: int | None = None  #: None: what the machine has
     gpu_memory_mib: int | None = None  #: of a simulated GPU; None: the default
+    container_command: str | None = None  #: None: podman, else docker
+    container_options: str | None = None  #: for every `run` of it; None: none
 
     def limits_of(self, user: str) -> Limits:
         return self.users.get(user, self.limits)
@@ -83,6 +85,8 @@ def parse_config(document: object) -> Config:
         values["keep_s"] = _or_none(whole["keep_s"], "keep_s", _is_positive, "a number of seconds, or null for ever")
     for name in ("cpus_milli", "gpus", "gpu_memory_mib"):
         values[name] = _or_none(whole.get(name), name, _is_count, f"a whole number from 0 to {NUMBER_MAX}, or null")
+    for name in ("container_command", "container_options"):
+        values[name] = _or_none(whole.get(name), name, _is_name, "words of a command, or null")
     return Config(**values)
 
 

@@ -34,6 +34,7 @@ from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, Denied, SwellError
 from swell.metrics import Metrics
+from swell.model.container import SOCKET_NAME
 from swell.notify import Notifiers
 from swell.process import spawn_detached, wait_for_end
 from swell.sockets import listen_on
@@ -87,7 +88,9 @@ def serve(state: StateFolder, *, port: int) -> None:
         )
     config = read_config(state.config)
     listener = _listen(state, port)
-    listeners = [listener] if state.socket is None else [listener, listen_on(state.socket)]
+    listeners = [listener, _listen_for_containers(state)]
+    if state.socket is not None:
+        listeners.append(listen_on(state.socket))
     address = f"{LOOPBACK}:{listener.getsockname()[1]}"
     clock = SystemClock()
     store = open_store(state.database, clock.now)
@@ -207,6 +210,25 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
         path.write_text(str(listener.getsockname()[1]))
         return listener
     raise Conflict("no port is free on loopback; end something that listens there")
+
+
+def _listen_for_containers(state: StateFolder) -> socket.socket:
+    """Jobs with a network of their own report here; the guard lets nothing else pass.
+
+    Containers mount its folder: mounted by itself, it would be the old one after a restart of ours.
+    """
+    (state.sockets / SOCKET_NAME).unlink(missing_ok=True)
+    folder = os.open(state.sockets, os.O_RDONLY | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(
+            f"/proc/self/fd/{folder}/{SOCKET_NAME}"
+        )  # however long the folder's path is: 107 bytes are the limit
+    finally:
+        os.close(folder)
+    (state.sockets / SOCKET_NAME).chmod(0o600)
+    listener.listen(1024)
+    return listener
 
 
 class FolderWatch(threading.Thread):

@@ -77,6 +77,7 @@ class StateFolder:
         self.tasks = root / "tasks"
         self.checkpoints = root / "checkpoints"
         self.tokens = root / "tokens"  # of a box server: a file per attempt, for its user
+        self.sockets = root / "sockets"  # what jobs in containers reach the server through
 
     @classmethod
     def locate(cls, option: str | None = None) -> StateFolder:
@@ -106,6 +107,7 @@ class StateFolder:
             self._probe()
             self.tasks.mkdir(mode=0o700, exist_ok=True)
             self.checkpoints.mkdir(mode=0o700, exist_ok=True)
+            self.sockets.mkdir(mode=0o700, exist_ok=True)
             if self.socket is not None:
                 self._let_users_through()
         except OSError as error:

@@ -33,6 +33,7 @@ ENDPOINTS: dict[tuple[str, str], tuple[Any, tuple[int, int, int, int]]] = {
     ("GET", "/jobs/{ref}"): (None, (200, 404, 200, 403)),
     ("GET", "/jobs/{ref}/show"): (None, (200, 404, 200, 403)),
     ("GET", "/jobs/{ref}/logs"): (None, (200, 404, 200, 403)),
+    ("GET", "/jobs/{ref}/exec"): (None, (409, 404, 409, 403)),
     ("DELETE", "/jobs/{ref}"): (None, (409, 404, 409, 403)),
     ("POST", "/jobs/{ref}/cancel"): ({}, (200, 404, 200, 403)),
     ("POST", "/jobs/{ref}/hold"): ({}, (200, 404, 200, 403)),

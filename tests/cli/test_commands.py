@@ -17,7 +17,19 @@ from swell import __version__
 from swell.cli.root import COMMANDS, swell
 
 SWELL = str(Path(sys.executable).with_name("swell"))
-NEED_A_SERVER = ["ps", "show x", "why x", "logs x", "events", "wait x", "cancel x", "delete x", "nodes", "usage"]
+NEED_A_SERVER = [
+    "ps",
+    "show x",
+    "why x",
+    "logs x",
+    "events",
+    "wait x",
+    "cancel x",
+    "delete x",
+    "nodes",
+    "usage",
+    "exec x",
+]
 
 
 def call(*words: str, stdin: str | None = None) -> Result:
@@ -68,6 +80,7 @@ def test_help_of_a_command_says_what_it_does_and_explains_every_option(name):
         ("delete", "must be cancelled first"),
         ("nodes", "who holds each GPU"),
         ("usage", "Deleting jobs changes nothing here"),
+        ("exec", "with its environment and GPUs; a shell by default"),
         ("completion", "~/.bashrc"),
     ],
 )
@@ -83,7 +96,8 @@ def test_every_option_of_the_manifest_has_its_option_of_run():
     parts = {"minGpuUtilization", "utilizationWindow"}  # of the one that is a mapping
     for field in (set(SPEC) | parts) - {"command", *FIELDS}:
         option = re.sub("([A-Z])", r"-\1", field).lower()
-        assert f"--{option} " in shown
+        one = {"mounts": "mount", "ports": "port"}.get(option, option)  # given once for each
+        assert f"--{one} " in shown
 
 
 def test_the_version_is_told():
@@ -162,7 +176,7 @@ def test_a_failure_of_swell_itself_is_125_where_the_code_would_be_the_jobs(state
 def test_without_a_server_it_is_said_how_to_start_one_and_nothing_is_made(state, words):
     result = call(*words.split())
     said = f"swell: no server runs for {state}; start one with `swell up -d`, or name another folder with --state\n"
-    assert (result.exit_code, result.output) == (125 if words.startswith("wait") else 1, said)
+    assert (result.exit_code, result.output) == (125 if words.startswith(("wait", "exec")) else 1, said)
     assert not state.exists()
 
 
@@ -280,3 +294,10 @@ def test_a_pipe_that_is_closed_early_is_no_error_message(words):
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_words_for_a_container_runtime_are_refused_when_no_shell_could_split_them(state):
+    result = call("up", "-d", "--container-command", "podman 'half")
+    said = 'swell: --container-command "podman \'half" cannot be split into words: No closing quotation\n'
+    assert (result.exit_code, result.output) == (2, said)
+    assert not state.exists()

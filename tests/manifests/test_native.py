@@ -157,7 +157,7 @@ def test_a_name_of_digits_is_refused_because_it_would_be_taken_for_an_id():
             "spec has no field 'comand'; did you mean 'command'? (known: after, array, ",
         ),
         (manifest({"gpu": 1}), "spec has no field 'gpu'; did you mean 'gpus'? "),
-        (manifest({"command": ["true"], "image": "x"}), "spec has no field 'image'"),
+        (manifest({"command": ["true"], "images": "x"}), "spec has no field 'images'"),
         (manifest({"command": ["true"], 5: "x"}), "spec has the field 5, which is no text; quote it"),
         (
             {"apiVersion": "swell/v1", "kind": "job"},

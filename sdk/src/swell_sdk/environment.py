@@ -32,6 +32,7 @@ class Environment:
     restarted: bool
     url: str = ""  #: where to report; empty: nowhere
     token: str = field(default="", repr=False)
+    socket: str = ""  #: a Unix socket to report through instead, where the address is out of reach; empty: none
     attempt_id: str = ""  #: "12.3": the third life of job 12
     checkpoints: str = ""  #: the job's folder for checkpoints; empty: not told
     checkpoint: str = ""  #: the last one that was reported; empty: none, or the job finds it by itself
@@ -78,6 +79,7 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         restarted=source.get("JOB_RESTARTED", "FALSE").upper() == "TRUE",
         url=source.get("SWELL_URL", ""),
         token=source.get("SWELL_TOKEN", ""),
+        socket=source.get("SWELL_SOCKET", ""),
         attempt_id=source.get("SWELL_ATTEMPT", ""),
         checkpoints=source.get("SWELL_CHECKPOINTS", ""),
         checkpoint=source.get("SWELL_CHECKPOINT", ""),

@@ -58,7 +58,7 @@ class Link:
 
 
 def _wire(told: Environment) -> Wire:
-    return Wire(told.url, token=told.token, attempt_id=told.attempt_id)
+    return Wire(told.url, token=told.token, attempt_id=told.attempt_id, socket_path=told.socket)
 
 
 def connect(told: Environment, news: News, orders: Orders, checkpoints: Checkpoints) -> Optional[Link]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import encodings.idna  # noqa: F401  what `socket` imports on first use; a fork in the midst of that breaks the child's
 import http.client
 import json
+import socket
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Optional, Union
@@ -54,12 +55,13 @@ class Answer:
 class Wire:
     """To one attempt of one server. Used by one thread."""
 
-    def __init__(self, url: str, *, token: str, attempt_id: str) -> None:
+    def __init__(self, url: str, *, token: str, attempt_id: str, socket_path: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"SWELL_URL is {url!r}, not an address such as http://host:port")
         self._is_secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port
+        self._socket_path = socket_path  # empty: the address is within reach
         self._prefix = f"{parts.path.rstrip('/')}/api/v1/attempts/{quote(attempt_id, safe='')}"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._connection: Optional[http.client.HTTPConnection] = None
@@ -111,12 +113,30 @@ class Wire:
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
-            kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
-            self._connection = kind(self._host, self._port, timeout=CONNECT_S)
+            self._connection = self._made()
         if self._connection.sock is None:
             self._connection.timeout = CONNECT_S
             self._connection.connect()
         return self._connection
+
+    def _made(self) -> http.client.HTTPConnection:
+        if self._socket_path:
+            return UnixConnection(self._socket_path, self._host, self._port)
+        kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
+        return kind(self._host, self._port, timeout=CONNECT_S)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """To the same server by a file: a container with a network of its own does not reach the machine's loopback."""
+
+    def __init__(self, socket_path: str, host: str, port: Optional[int]) -> None:
+        super().__init__(host, port, timeout=CONNECT_S)
+        self._socket_path = socket_path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._socket_path)
 
 
 def parse_answer(status: int, text: Union[bytes, str]) -> Answer:

@@ -17,6 +17,7 @@ from swell.api.cancel import cancel_router
 from swell.api.change import change_router
 from swell.api.documents import node_document
 from swell.api.events import events_router
+from swell.api.exec import exec_router
 from swell.api.jobs import jobs_router
 from swell.api.listing import listing_router
 from swell.api.logs import logs_router
@@ -52,6 +53,7 @@ def create_app(services: Services) -> Any:
         jobs_router,
         cancel_router,
         logs_router,
+        exec_router,
         events_router,
         workers_router,
         reports_router,

@@ -189,6 +189,7 @@ def node_document(node: Node, snapshot: Snapshot) -> dict[str, Any]:
         "memory_mib_free": node.memory_mib - sum(slot.resources.memory_mib for _, slot in held),
         "gpus": [_gpu_document(device, held) for device in node.devices],
         "jobs": sorted({job for job, _ in held}),
+        "container_runtime": node.container_runtime,
     }
 
 

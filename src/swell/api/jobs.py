@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 
 from swell.api.caller import Caller, Who
+from swell.api.containers import refuse_without_runtime
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
 from swell.api.gpus import gpu_documents
@@ -43,6 +44,7 @@ def jobs_router(services: Services) -> APIRouter:
         With an `Idempotency-Key` a repeated request answers with the jobs of the first one.
         """
         specs = _read(body, lambda ref: find_job(store, caller, ref).id)
+        await refuse_without_runtime(services, specs)
         if body.dry_run:
             return Json({"specs": [spec.to_document() for spec in specs]}, 200)
         new = [NewJob(spec, caller.user, body.env, caller.uid) for spec in specs]

@@ -20,6 +20,7 @@ from swell.api.connections import PEER, Peer
 from swell.api.refusals import Refusals
 from swell.api.services import Services
 from swell.controller.reporting import TOKEN_PREFIX, read_token
+from swell.model.container import SOCKET_NAME
 
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
 WORKER_BODY_BYTES_MAX = 64 * 1024 * 1024  # a report of a million tasks' ends
@@ -48,9 +49,13 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        peer: Peer | None = scope.get("state", {}).get(PEER)
+        is_jobs_socket = _is_jobs_socket(scope)
+        peer: Peer | None = None if is_jobs_socket else scope.get("state", {}).get(PEER)
         origin = _origin(scope, peer)
-        refusal = self._refusal(scope["path"], headers, peer)
+        if is_jobs_socket:
+            refusal = self._jobs_socket_refusal(scope, headers)
+        else:
+            refusal = self._refusal(scope["path"], headers, peer)
         if refusal is None and _is_for_people(scope["path"]):
             scope[SCOPE_KEY] = await self._caller(peer, origin)
             refusal = _unknown(peer) if scope[SCOPE_KEY] is None else None
@@ -63,6 +68,12 @@ class Guard:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
         await self._app(scope, _Bounded(receive, limit), send)
+
+    def _jobs_socket_refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
+        """No browser gets there, so any Host will do; a job's token, and nothing else, opens it."""
+        if not scope["path"].startswith(JOB_PATHS):
+            return 403, "Denied", "this socket is for the reports of jobs, and for nothing else"
+        return self._token_refusal(scope["path"], headers.get(b"authorization", ""))
 
     async def _caller(self, peer: Peer | None, origin: str) -> Caller | None:
         """None: the kernel names a process whose user nobody here knows."""
@@ -133,6 +144,11 @@ class Guard:
         if path.removeprefix(JOB_PATHS).partition("/")[0] != str(attempt):
             return 403, "Denied", f"this token is for attempt {attempt} and no other"
         return None
+
+
+def _is_jobs_socket(scope: Scope) -> bool:
+    """Of a Unix socket the server's address is its path."""
+    return str((scope.get("server") or ("",))[0]).endswith(f"/{SOCKET_NAME}")
 
 
 def _is_for_people(path: str) -> bool:

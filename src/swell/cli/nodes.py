@@ -27,7 +27,11 @@ def command(client: Client, output: str) -> int:
         print("no machine has offered itself yet; the worker is probably still starting")
         return 0
     header = ["NODE", "STATE", "CPUS FREE", "MEMORY FREE", "GPUS FREE", "JOBS"]
-    print_table(header, [_row(node) for node in nodes])
+    rows = [_row(node) for node in nodes]
+    if output == "wide":
+        header.append("CONTAINERS")
+        rows = [[*row, node["container_runtime"] or "none"] for row, node in zip(rows, nodes, strict=True)]
+    print_table(header, rows)
     for node in nodes:
         for gpu in node["gpus"]:
             label = " (simulated)" if gpu["simulated"] else ""

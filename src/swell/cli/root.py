@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "release": ("release", "Let held jobs go on."),
     "requeue": ("requeue", "Start jobs again, from their last checkpoint."),
     "delete": ("delete", "Forget ended jobs and their logs."),
+    "exec": ("exec", "Run a command beside a running job, or in its container."),
     "nodes": ("nodes", "Machines, GPUs and who holds them."),
     "usage": ("usage", "GPU-hours by user and day."),
     "service": ("service", "One server for everybody on this machine."),
@@ -38,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "See it work, in under a minute."),
     "completion": ("completion", "Shell completion for bash, zsh or fish."),
 }
-EXIT_WITH_JOBS_CODE = {"run", "wait"}  # there, a failure of Swell itself is 125
+EXIT_WITH_JOBS_CODE = {"run", "wait", "exec"}  # there, a failure of Swell itself is 125
 
 
 class LazyCommands(click.Group):

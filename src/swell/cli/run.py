@@ -54,6 +54,13 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
     "--env", metavar="K=V", multiple=True, help="A variable for it, beside your environment, which it has anyway."
 )
 @click.option("--workdir", metavar="DIR", type=click.Path(), help="Where it runs.  [default: here]")
+@click.option("--image", metavar="IMAGE", help="Run it in a container of this image (podman or docker).")
+@click.option(
+    "--mount", "mounts", metavar="SRC:DST[:ro]", multiple=True, help="What the container sees of the machine."
+)
+@click.option(
+    "--port", "ports", metavar="HOST:CONTAINER", multiple=True, help="A port of the container, opened on the machine."
+)
 @click.option("-d", "--detach", is_flag=True, help="Print its id and return at once.")
 @state_option
 @click.argument("argv", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -105,14 +105,7 @@ def status(root: str) -> int:
 @declared_options
 @click.option("--state", metavar="DIR", help="State folder.  [default: /var/lib/swell]")
 @click.option("--socket", metavar="PATH", help="Where everybody connects.  [default: /run/swell/swell.sock]")
-def run(
-    gpus: str | None,
-    gpu_memory: str | None,
-    cpus: str | None,
-    keep: str | None,
-    state: str | None,
-    socket: str | None,
-) -> int:
+def run(state: str | None, socket: str | None, **declared: str | None) -> int:
     """Serve everybody on this machine in the foreground, as root; what the unit starts."""
     from swell.sockets import BOX_SOCKET, BOX_STATE
     from swell.state import StateFolder
@@ -120,7 +113,7 @@ def run(
     _require_root("serve everybody on this machine")
     place = Path(socket or BOX_SOCKET).absolute()
     folder = StateFolder(Path(state or BOX_STATE).absolute(), place)
-    changed = settings(gpus, gpu_memory, cpus, keep)
+    changed = settings(**declared)
     folder.prepare()
     if changed:
         remember(folder, changed)

@@ -44,6 +44,7 @@ def _print(job: dict[str, Any]) -> None:
         "reason": why_text(job) or "-",
         "command": shlex.join(role["command"]),
         "folder": spec["workdir"],
+        **_container(spec.get("container")),
         "asks for": _asks(spec, role),
         "tasks": "{succeeded} succeeded, {failed} failed, {running} running of {total}".format(**job["tasks"]),
         **_gpus(job),
@@ -87,6 +88,15 @@ def _gpus(job: dict[str, Any]) -> dict[str, str]:
         elif idle["quiet_s"]:
             lines["idle GPUs"] += f"; quiet for {idle['quiet_s']:g} s"
     return lines
+
+
+def _container(container: dict[str, Any] | None) -> dict[str, str]:
+    if container is None:
+        return {}
+    mounts = [f"{one['source']}:{one['target']}{':ro' * one['is_read_only']}" for one in container["mounts"]]
+    ports = [f"{host}:{inside}" for host, inside in container["ports"]]
+    lines = {"image": container["image"], "mounts": ", ".join(mounts), "ports": ", ".join(ports)}
+    return {name: text for name, text in lines.items() if text}
 
 
 def _training(job: dict[str, Any]) -> dict[str, str]:

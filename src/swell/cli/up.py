@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 def declared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """What a server is told of its machine, and how long it keeps history."""
     for option in (
+        click.option("--container-options", metavar="WORDS", help="For every `run` of it."),
+        click.option(
+            "--container-command", metavar="WORDS|auto", help="Runs containers.  [default: podman, else docker]"
+        ),
         click.option("--keep", metavar="TIME|forever", help="How long ended jobs and logs are kept.  [default: 30d]"),
         click.option("--cpus", metavar="N|auto", help="Offer N CPUs; auto: what the machine has."),
         click.option("--gpu-memory", metavar="SIZE", help="Memory of each simulated GPU.  [default: 16GiB]"),
@@ -34,16 +39,13 @@ def declared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @state_option
 def command(
     detach: bool,
-    gpus: str | None,
-    gpu_memory: str | None,
-    cpus: str | None,
-    keep: str | None,
     port: int,
     state: str | None,
+    **declared: str | None,
 ) -> int:
     """Start the server and its worker on this machine, private to you.
 
-    What you say of GPUs, CPUs and --keep is remembered in the state folder for the next start.
+    What you say of GPUs, CPUs, containers and --keep is remembered in the state folder for the next start.
     """
     from swell.cli.printing import say
     from swell.client.connection import no_server
@@ -63,7 +65,7 @@ def command(
             f"a server for {folder} runs already (process {pid}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
-    changed = settings(gpus, gpu_memory, cpus, keep)
+    changed = settings(**declared)
     folder.prepare()
     if changed:
         remember(folder, changed)
@@ -91,7 +93,14 @@ def remember(folder: StateFolder, changed: dict[str, object]) -> None:
         raise Unavailable(disk_problem(error, folder.root)) from error
 
 
-def settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: str | None) -> dict[str, object]:
+def settings(
+    gpus: str | None = None,
+    gpu_memory: str | None = None,
+    cpus: str | None = None,
+    keep: str | None = None,
+    container_command: str | None = None,
+    container_options: str | None = None,
+) -> dict[str, object]:
     """Only what was said; 'auto' takes an earlier word back."""
     from swell.model.quantity import parse_cpus, parse_duration, parse_memory
 
@@ -104,7 +113,20 @@ def settings(gpus: str | None, gpu_memory: str | None, cpus: str | None, keep: s
         settings["cpus_milli"] = None if cpus == "auto" else _read(parse_cpus, cpus, "--cpus")
     if keep is not None:
         settings["keep_s"] = None if keep == "forever" else _read(parse_duration, keep, "--keep")
-    return settings
+    return settings | _container_settings(container_command, container_options)
+
+
+def _container_settings(command: str | None, options: str | None) -> dict[str, object]:
+    """Words as a shell would split them; 'auto' takes an earlier word back."""
+    given = {"container_command": command, "container_options": options}
+    for name, text in given.items():
+        try:
+            shlex.split(text or "")
+        except ValueError as problem:
+            from swell.errors import Rejected
+
+            raise Rejected(f"--{name.replace('_', '-')} {text!r} cannot be split into words: {problem}") from None
+    return {name: None if text == "auto" else text for name, text in given.items() if text is not None}
 
 
 def _read(parse: Callable[[object], float], text: str, option: str) -> float:

@@ -96,6 +96,9 @@ class Client:
         utilization_window: str | float | None = None,
         env: Mapping[str, str] | None = None,
         workdir: str | os.PathLike[str] | None = None,
+        image: str | None = None,
+        mounts: Sequence[str] = (),
+        ports: Sequence[str] = (),
     ) -> Job:
         """Accepted, i.e. on the server's disk, when this returns."""
         if isinstance(command, str):
@@ -128,6 +131,9 @@ class Client:
             or None,
             "env": dict(env) if env else None,
             "workdir": os.fspath(workdir) if workdir is not None else None,
+            "image": image,
+            "mounts": list(mounts) or None,
+            "ports": list(ports) or None,
         }
         manifest = {
             "apiVersion": "swell/v1",
@@ -278,6 +284,11 @@ class Client:
         for line in self.connection.lines(path("events", "stream", job=job, after=after)):
             if line.startswith(b"data: "):
                 yield json.loads(line[6:])
+
+    def place(self, ref: str | int, *, rank: int | None = None) -> dict[str, Any]:
+        """Where a running task is: `node`, `pid` of its keeper, `container` (None: a plain process), `runtime`."""
+        found: dict[str, Any] = self.connection.json("GET", job_path(ref, "exec", rank=rank))
+        return found
 
     def nodes(self) -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = self.connection.json("GET", path("nodes"))["nodes"]

@@ -202,6 +202,7 @@ def launches(
             user=None if job.uid is None else job.owner,
             uid=job.uid,
             idle=spec.idle,
+            container=spec.container,
         )
         for node in nodes
     )

@@ -11,6 +11,8 @@ from typing import Any
 from swell.errors import Rejected
 from swell.manifests import gpus
 from swell.manifests.command import read_command, read_env, read_folder
+from swell.manifests.containers import FIELDS as CONTAINER
+from swell.manifests.containers import read_container
 from swell.manifests.context import Context
 from swell.manifests.dependencies import read_after
 from swell.manifests.fields import quantity, refuse_unknown, shorten, take_choice, take_mapping, whole_number
@@ -34,7 +36,7 @@ TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
 SIZE = (*gpus.FIELDS, "tasks", "cpus", "memory", "array")
 LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "retries", "after", "notify", "notifyOn")
-SPEC = ("command", *SIZE, *LIFE, "env", "workdir", "tensorboard", "checkpoints", *IDLE)
+SPEC = ("command", *SIZE, *LIFE, *CONTAINER, "env", "workdir", "tensorboard", "checkpoints", *IDLE)
 PRIORITY_MAX = 1_000_000
 EPOCHS_MAX = 1_000_000_000  # more is a slip of the keyboard
 RETRIES_MAX = 1000  # a job that fails so often will not succeed
@@ -76,6 +78,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         checkpoints=_folder(spec, "checkpoints", workdir, otherwise="one that Swell makes"),
         on_overrun=gpus.read_overrun(spec, is_share=resources.is_share),
         idle=read_idle(spec, resources),
+        container=read_container(spec, workdir, is_one_task=array is None and tasks == (1, 1)),
     )
 
 

@@ -31,6 +31,7 @@ class Node:
     memory_mib: int
     devices: tuple[Device, ...] = ()
     is_reachable: bool = True  #: False: it keeps what it holds, and nothing new is sent there
+    container_runtime: str = ""  #: the command that runs containers there; empty: none
 
     @property
     def capacity(self) -> Resources:

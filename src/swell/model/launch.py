@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from swell.model.cluster import Device, DeviceId, Node, NodeId
-from swell.model.job import AttemptId, IdlePolicy
+from swell.model.job import AttemptId, Container, IdlePolicy, parse_container
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,7 @@ class Launch:
     user: str | None = None  #: as whom its tasks run; None: as the worker itself
     uid: int | None = None  #: of that user when it was submitted; None: as above
     idle: IdlePolicy | None = None  #: None: its GPUs may idle
+    container: Container | None = None  #: None: plain processes
     is_stopping: bool = False
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
@@ -83,6 +84,7 @@ class Launch:
                 ),
                 "nodes": tuple(document["nodes"]),
                 "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
+                "container": parse_container(document.get("container")),
             }
         )
 
@@ -196,4 +198,5 @@ def node_document(node: Node) -> dict[str, Any]:
 
 def parse_node(document: dict[str, Any]) -> Node:
     devices = tuple(Device(**device) for device in document["devices"])
-    return Node(document["id"], document["cpus_milli"], document["memory_mib"], devices)
+    runtime = document.get("container_runtime", "")  # a worker of before does not say
+    return Node(document["id"], document["cpus_milli"], document["memory_mib"], devices, container_runtime=runtime)

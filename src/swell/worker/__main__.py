@@ -7,12 +7,14 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from swell.state import StateFolder
 from swell.worker.agent import Agent
 from swell.worker.devices import Declared, offer
 from swell.worker.nvml import Nvml
+from swell.worker.runtimes import find_runtime
 
 
 def main() -> int:
@@ -27,8 +29,11 @@ def main() -> int:
     if lock is None:
         print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
         return 1
-    nvml = Nvml()
-    agent = Agent(state, offer(Declared.parse(state.read_json(state.config)), nvml), nvml)
+    config = state.read_json(state.config)
+    runtime, nvml = find_runtime(config), Nvml()
+    offered = offer(Declared.parse(config), nvml)
+    node = replace(offered, container_runtime="" if runtime is None else str(runtime))
+    agent = Agent(state, node, nvml, runtime)
 
     def close(*_: object) -> None:
         agent.is_closing = True

@@ -22,6 +22,7 @@ from swell.model.job import AttemptId
 from swell.model.launch import Launch, RunSeen, TaskSeen
 from swell.state import StateFolder
 from swell.worker import cgroups
+from swell.worker.containers import Runtime
 from swell.worker.nvml import Nvml
 from swell.worker.run import Alive, Machine, Run
 from swell.worker.sampler import Sampler
@@ -38,9 +39,10 @@ log = logging.getLogger(__name__)
 class Agent:
     """This machine's runs."""
 
-    def __init__(self, state: StateFolder, node: Node, nvml: Nvml) -> None:
+    def __init__(self, state: StateFolder, node: Node, nvml: Nvml, runtime: Runtime | None) -> None:
         self._state = state
         self._node = node
+        self._runtime = runtime  #: None: containers cannot be run here
         self._boot_id = BOOT_ID.read_text().strip()
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -190,7 +192,16 @@ class Agent:
         box = self._state if self._state.socket is not None else None
         if box is not None and self._groups is None:
             self._groups = self._find_groups()
-        machine = Machine(self._link.store, self._boot_id, self._watch, self._news.append, box, self._groups)
+        machine = Machine(
+            self._link.store,
+            self._boot_id,
+            self._watch,
+            self._news.append,
+            self._state.sockets,
+            self._runtime,
+            box,
+            self._groups,
+        )
         run = Run(machine, launch, self._folder(launch.attempt), caller, port=port)
         self._runs[launch.attempt] = run
         run.take_up(boot_id=boot_id, now=now)

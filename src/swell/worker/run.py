@@ -35,8 +35,10 @@ from swell.model.quantity import IndexSet
 from swell.state import StateFolder
 from swell.users import User, user_of_job
 from swell.worker import asuser, cgroups, processes, tasks, tensorboard
+from swell.worker.containers import Runtime
 from swell.worker.environment import run_variables, task_variables
 from swell.worker.logs import LogWatch
+from swell.worker.runtimes import RunContainers, failure_text
 from swell.worker.tasks import Found, Status
 from swell.worker.watch import Claim
 
@@ -44,6 +46,7 @@ LEFTOVER_GRACE_S = 5.0  # for what a task left behind when it ended by itself
 ASK_AGAIN_S = 0.5  # a process that was forked while we asked hears it with the next round
 KILL_AGAIN_S = 0.1  # a dying group may still fork; look again this soon
 DISK_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # they pass; a task is not failed for them
+CONTAINER_KILL_AGAIN_S = 3.0  # a runtime takes its time to end a container
 KEEPER_ALONE_S = 5.0  # a keeper with nothing left to wait for has this long to end
 
 
@@ -73,6 +76,8 @@ class Machine:
     boot_id: str
     watch: Callable[[int, Run, Alive], None]  #: tell us when this pidfd is ready
     report: Callable[[TaskSeen], None]
+    sockets: Path  #: the folder with the one that jobs in containers report through
+    runtime: Runtime | None  #: None: containers cannot be run here
     box: StateFolder | None = None  #: where tasks run as their users; None: they run as we do
     groups: Path | None = None  #: folder for their control groups; None: there are none
 
@@ -84,7 +89,11 @@ class Run:
         self._machine = machine
         self.launch = launch
         self._folder = folder
-        self._shared = run_variables(launch, caller, store=machine.store, port=port)
+        known = caller if launch.container is None else {}  # what is true of the machine is not of an image
+        self._shared = run_variables(launch, known, store=machine.store, port=port)
+        self._containers: RunContainers | None = None  #: None: plain processes, or no runtime here
+        if launch.container is not None and machine.runtime is not None:
+            self._containers = RunContainers(machine.runtime, launch, folder, caller, machine.store)
         self._marks = processes.marks(machine.store, str(launch.attempt))
         self.alive: dict[int, Alive] = {}
         self.ended: dict[int, TaskSeen] = {}
@@ -123,9 +132,9 @@ class Run:
             self._note_end(index, found)
         elif boot_id != self._machine.boot_id:
             self._lost_to_reboot(index, found)
-        elif found.status is Status.ENDED:
+        elif found.status is Status.ENDED and self._containers is None:
             self._note_end(index, found)
-        elif found.status is Status.ALIVE:
+        elif found.status is not Status.NEVER_BEGUN:
             self._adopt(index, found, now)
         else:
             self._put_back(index)
@@ -156,6 +165,8 @@ class Run:
         ran_s = max(0.0, time.time() - found.begun_at) if found.begun_at else 0.0
         task = self._alive(index, found.lane, found.pid, time.time() - ran_s, now - ran_s)
         self._watch(task)
+        if task.pidfd is None:
+            self._keep_again(task, found)
         if found.cause:
             task.kill_at = now + self.launch.grace_s
         self._report_begun(task)
@@ -189,7 +200,8 @@ class Run:
         launch, logdir = self.launch, self.launch.tensorboard
         if logdir is not None:
             port = self._port + launch.world_size  # above those that TF_CONFIG names
-            start = partial(tensorboard.start, self._folder, logdir, launch.workdir, port, self._shared, self._marks)
+            env = self._shared if self._containers is None else self._containers.environment(self._shared)
+            start = partial(tensorboard.start, self._folder, logdir, launch.workdir, port, env, self._marks)
             self._tensorboard = start(spawn=self._spawn_tensorboard, confined=self._confined())
 
     def _spawn_tensorboard(self, argv: Sequence[str], env: dict[str, str]) -> None:
@@ -248,12 +260,15 @@ class Run:
             devices=given.devices,
         )
         try:
-            launch = self.launch
+            launch, command = self.launch, role.command
+            if launch.container is not None:
+                command, env = self._contained(index, command, env, given.devices)
+            workdir = launch.workdir if launch.container is None else "/"
             tasks.claim(folder)  # a claim that stands is our own: inspected, and never begun
             if launch.user is None:
-                pid = tasks.spawn(folder, lane, role.command, launch.workdir, launch.umask, env)
+                pid = tasks.spawn(folder, lane, command, workdir, launch.umask, env)
             else:
-                pid = self._spawn_as_user(folder, index, lane, role.command, env)
+                pid = self._spawn_as_user(folder, index, lane, command, env)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in DISK_PROBLEMS:
                 self._put_back(index)
@@ -263,8 +278,7 @@ class Run:
             self._report_end(index, lane, at, at, 125, CAUSE_START, str(error))
             return
         task = self._alive(index, lane, pid, time.time(), now)
-        task.pidfd = os.pidfd_open(pid)
-        self._machine.watch(task.pidfd, self, task)
+        self._watch_child(task, pid)
         self._report_begun(task)
 
     def _spawn_as_user(
@@ -281,6 +295,34 @@ class Run:
     def _group(self, name: int | str) -> Path | None:
         base = self._machine.groups
         return None if base is None else base / f"{self.launch.attempt}.{name}"
+
+    def _contained(
+        self, index: int, command: tuple[str, ...], env: dict[str, str], devices: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        if self.launch.user is not None:
+            raise ValueError("containers are not run for the users of a box server yet; run it as plain processes")
+        if self._containers is None:
+            raise ValueError(
+                "the job has an image, but this machine has neither podman nor docker; install one, then: "
+                "swell down, swell up"
+            )
+        return self._containers.prepare(index, command, env, devices, self._machine.sockets)
+
+    def _watch_child(self, task: Alive, pid: int) -> None:
+        task.pid, task.pidfd = pid, os.pidfd_open(pid)
+        self._machine.watch(task.pidfd, self, task)
+
+    def _keep_again(self, task: Alive, found: Found) -> bool:
+        """A container outlives its keeper: another one waits for it. False: there is none to wait for."""
+        if self._containers is None or found.code is not None:
+            return False
+        try:
+            pid = self._containers.keep_again(task.index, task.lane, self._shared)
+        except OSError:  # a full disk, most likely: the next look tries again
+            return True
+        if pid is not None:
+            self._watch_child(task, pid)
+        return pid is not None
 
     def _put_back(self, index: int) -> None:
         self._again.append(index)
@@ -314,6 +356,8 @@ class Run:
         self._close(task)
         if code is None or code == 125 or task.kill_at is not None:
             found = self._inspect(task.index)
+            if self._keep_again(task, found):
+                return
             if found.status is Status.ALIVE:  # the keeper was killed, what it started lives on
                 return
             if found.status is Status.NEVER_BEGUN:
@@ -359,7 +403,7 @@ class Run:
 
     def _look_at_folder(self, task: Alive) -> None:
         found = self._inspect(task.index)
-        if found.status is Status.ENDED:
+        if found.status is Status.ENDED and not self._keep_again(task, found):
             self._note_end(task.index, found, task)
             del self.alive[task.index]
         elif found.status is Status.NEVER_BEGUN:  # it died before it began: nothing of the command ever ran
@@ -375,15 +419,21 @@ class Run:
         self._ask(task, now)
 
     def _ask(self, task: Alive, now: float) -> None:
+        task.ask_at = now + ASK_AGAIN_S
+        if self._containers is not None:
+            self._containers.ask(task.index, task.pid, task.asked)
+            return
         wanted = processes.marks(self._machine.store, str(self.launch.attempt), task.index)
         processes.terminate(task.pid, wanted, task.asked, self._confined(task.index))
-        task.ask_at = now + ASK_AGAIN_S
 
     def _kill(self, task: Alive, now: float) -> None:
         wanted = processes.marks(self._machine.store, str(self.launch.attempt), task.index)
         task.ask_at = ENDLESS  # the time for asking is over
+        if self._containers is not None and self._containers.kill(task.index):
+            task.kill_at = now + CONTAINER_KILL_AGAIN_S
+            return
         still_there = processes.kill(task.pid, wanted, self._confined(task.index))
-        task.kill_at = now + KILL_AGAIN_S
+        task.kill_at = now + (KILL_AGAIN_S if self._containers is None else CONTAINER_KILL_AGAIN_S)
         if still_there or task.pidfd is None:
             task.alone_since = None
         elif task.alone_since is None:
@@ -394,6 +444,8 @@ class Run:
 
     def _sweep(self, now: float) -> None:
         """Nothing of the attempt may stay behind, wherever it went."""
+        if self._containers is not None and self._sweep_kill_at is None:
+            self._containers.remove_all(list(self.ended))
         confined = self._confined()
         if not processes.members(None, self._marks, confined):
             self.is_finished = True
@@ -490,7 +542,9 @@ class Run:
 
     def _note_end(self, index: int, found: Found, task: Alive | None = None) -> None:
         cause, problem = found.cause, ""
-        if found.note == "workdir":
+        if found.note == "container" and not cause:
+            cause, problem = CAUSE_START, failure_text(self._folder / str(index) / "log")
+        elif found.note == "workdir":
             cause, problem = (
                 CAUSE_START,
                 f"the folder {self.launch.workdir} cannot be entered; it must exist here",

@@ -9,6 +9,7 @@ made it, and nobody else, may start the task. In it:
     begun.<pid>.<lane>  made by the keeper before it runs the command
     exit.<code>[.note]  made by the keeper after the command has ended
     cause.<word>        made by us before we end it, so that the reason survives a crash
+    failed.<word>       made where a container did not come up, or took its code with it (see `containers.py`)
 
 The keeper is a plain `sh` that we start in a session of its own: it makes `begun`, runs the command, makes `exit`
 and ends with the same code. Facts are file *names*: making one is atomic and needs no free block, so they hold on
@@ -86,17 +87,29 @@ def claim(folder: Path | str) -> bool:
     return True
 
 
-def spawn(folder: str, lane: int, command: tuple[str, ...], workdir: str, umask: int, env: dict[str, str]) -> int:
-    """Start the keeper, which starts the command. Returns the keeper's pid, which is its session and group too."""
+def spawn(
+    folder: str,
+    lane: int,
+    command: tuple[str, ...],
+    workdir: str,
+    umask: int,
+    env: dict[str, str],
+    *,
+    script: str = KEEPER,
+) -> int:
+    """Start the keeper, which starts the command. Returns the keeper's pid, which is its session and group too.
+
+    Another script than the keeper's own looks after a container that runs already, and may hold the lock itself.
+    """
     log = os.open(f"{folder}/log", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(log, may_be_held=script is not KEEPER)
         return os.posix_spawn(
             "/bin/sh",
             [
                 "swell-keeper",
                 "-c",
-                KEEPER,
+                script,
                 "swell-keeper",
                 folder,
                 str(lane),
@@ -118,6 +131,14 @@ def spawn(folder: str, lane: int, command: tuple[str, ...], workdir: str, umask:
         os.close(log)
 
 
+def _lock(log: int, *, may_be_held: bool) -> None:
+    try:
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not may_be_held:
+            raise
+
+
 def inspect(folder: Path) -> Found:
     """What became of this task? See the table at the top."""
     own = folder / "lock"
@@ -128,8 +149,9 @@ def inspect(folder: Path) -> Found:
     cause = facts.get("cause", "")
     if "exit" in facts:
         code, _, note = facts["exit"].partition(".")
+        note = note or facts.get("failed", "")
         ended_at = _made_at(folder, f"exit.{facts['exit']}")
-        return Found(Status.ENDED, pid, lane, begun_at, ended_at, int(code), note, cause)
+        return Found(Status.ENDED, pid, lane, begun_at, ended_at, None if note == "lost" else int(code), note, cause)
     if is_locked:
         return Found(Status.ALIVE, pid, lane, begun_at, cause=cause)
     if "begun" in facts:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from swell.engines.workers.keepers import keeper_pid
 from swell.engines.workers.logs import LogFolder
 from swell.errors import Unavailable
 from swell.model.cluster import Node, NodeId
@@ -63,6 +64,7 @@ class WorkersEngine:
         self, tasks_folder: Path, *, wake: Callable[[], None], monotonic: Callable[[], float] = time.monotonic
     ):
         self._logs = LogFolder(tasks_folder)
+        self._tasks_folder = tasks_folder
         self._wake = wake  #: the controller should look
         self._monotonic = monotonic
         self._mutex = threading.Lock()
@@ -137,6 +139,10 @@ class WorkersEngine:
 
     def log_offset_at(self, attempt: AttemptId, index: int, moment: float) -> int | None:
         return self._logs.offset_at(attempt, index, moment)
+
+    def keeper(self, attempt: AttemptId, index: int) -> int | None:
+        """The process that keeps a task of this machine; None: there is none."""
+        return keeper_pid(self._tasks_folder, attempt, index)
 
     # -- the workers' side ---------------------------------------------------------------------------------
 

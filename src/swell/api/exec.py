@@ -1,0 +1,54 @@
+"""Endpoint for `swell exec`: where is a running task, for its owner only?"""
+
+from __future__ import annotations
+
+import shlex
+
+from fastapi import APIRouter, Query, Response
+
+from swell.api.caller import Who
+from swell.api.find import find_job
+from swell.api.services import Services
+from swell.api.wire import ERRORS, Json
+from swell.errors import Conflict, NotFound
+from swell.model.container import container_name
+from swell.model.job import AttemptId
+from swell.store import JobRecord, TaskRecord
+
+
+def exec_router(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=ERRORS)
+
+    @router.get("/{ref}/exec")
+    async def place(
+        ref: str,
+        caller: Who,
+        rank: int | None = Query(None, description="task: a gang's rank or an array's index; the first that runs"),
+    ) -> Response:
+        """Where a task runs now: its machine, the process that keeps it, its container. Nothing is run here."""
+        job = find_job(services.store, caller, ref)
+        task = _running(services, job, rank)
+        attempt = AttemptId(job.id, task.attempt)
+        container = job.spec.container
+        runtimes = {node.id: node.container_runtime for node in services.controller.snapshot.nodes}
+        return Json(
+            {
+                "node": task.node,
+                "pid": services.engine.keeper(attempt, task.index),
+                "container": None if container is None else container_name(services.store.id, attempt, task.index),
+                "runtime": shlex.split(runtimes.get(task.node, "")),
+            }
+        )
+
+    return router
+
+
+def _running(services: Services, job: JobRecord, rank: int | None) -> TaskRecord:
+    alive = [task for task in services.store.tasks(job.id) if task.ended_at is None and task.attempt == job.attempts]
+    if job.state.has_ended or not alive:
+        raise Conflict(f"job {job.id} ({job.name}) is {job.state}: there is nothing to enter; `swell why {job.id}`")
+    chosen = [task for task in alive if rank is None or task.index == rank]
+    if not chosen:
+        ranks = ", ".join(str(task.index) for task in alive[:8])
+        raise NotFound(f"task {rank} of job {job.id} does not run now; those that do: {ranks}")
+    return min(chosen, key=lambda task: task.index)

@@ -1,0 +1,83 @@
+"""`swell exec`"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swell.cli.options import job_argument, with_client
+
+if TYPE_CHECKING:
+    from swell.client import Client
+
+SHELL = "/bin/sh"
+EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126  # as a shell has it
+
+
+@click.command("exec")
+@click.option("--rank", metavar="R", type=int, help="Task: a gang's rank or an array's index.  [default: the first]")
+@job_argument()
+@click.argument("argv", metavar="[--] [COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@with_client
+def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -> int:
+    """Run a command beside a running job: in its folder, with its environment and GPUs; a shell by default.
+
+    \b
+    swell exec train                         look around where it runs
+    swell exec train -- nvidia-smi
+    swell exec train --rank 1 -- py-spy dump --pid 4711
+
+    Of a job in a container it is run in the container. It ends with the job at the latest, and exits with the
+    command's code; a failure of Swell itself is 125.
+    """
+    from swell.errors import Conflict
+
+    place = client.place(job, rank=rank)
+    if place["node"] != socket.gethostname():
+        raise Conflict(
+            f"job {job} runs on {place['node']}, and this is {socket.gethostname()}; log in there and repeat"
+        )
+    if place["container"] is not None:
+        return _become(_enter(place, argv), dict(os.environ))
+    environment, folder = _surroundings(place["pid"], job)
+    os.chdir(folder)
+    return _become(list(argv or (environment.get("SHELL") or SHELL,)), environment)
+
+
+def _enter(place: dict[str, Any], argv: tuple[str, ...]) -> list[str]:
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    options = ["--interactive", "--tty"] if has_terminal else ["--interactive"]
+    return [*place["runtime"], "exec", *options, place["container"], *(argv or (SHELL,))]
+
+
+def _surroundings(pid: int | None, job: str) -> tuple[dict[str, str], str]:
+    """Read here, by the person who asks: the kernel says whether they may."""
+    from swell.errors import Conflict, Denied
+
+    try:
+        pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115  a path of bytes that need not be UTF-8
+    except FileNotFoundError:
+        raise Conflict(f"job {job} has just ended; there is nothing to enter") from None
+    except PermissionError:
+        raise Denied(f"process {pid} of job {job} is somebody else's; only who runs it may enter it") from None
+    found = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
+    return {**found, **{name: os.environ[name] for name in ("TERM",) if name in os.environ}}, folder
+
+
+def _become(argv: list[str], environment: dict[str, str]) -> int:
+    from swell.cli.printing import say
+
+    try:
+        os.execvpe(argv[0], argv, environment)  # noqa: S606  becoming it is the point: terminals and signals work
+    except FileNotFoundError:
+        say(f"there is no command {argv[0]!r} on the job's PATH")
+        return EXIT_NOT_FOUND
+    except OSError as error:
+        say(f"{argv[0]!r} cannot be run: {error.strerror}")
+        return EXIT_NOT_RUN

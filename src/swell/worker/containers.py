@@ -1,0 +1,224 @@
+"""What does a container runtime have to be told to run a task?
+
+Pure: values in, words out. The keeper of a container is the one of any task (see `tasks.py`); its command is a
+small script around `podman run` or `docker run`. The container is not removed by the runtime itself, because its
+exit code would go with it:
+
+    run  →  the code is known  →  exit.<code> is made  →  the container is removed  →  `gone` is made
+
+Who is killed in between leaves a container that still knows its code, and the next worker asks for it by name. With
+podman the container writes to the task's log itself and so holds its lock; with docker the client does, and whoever
+waits after it has gone reads on from the engine's log. docs/decisions/0009 says what else was weighed.
+
+Values of variables never stand in the command's words, which everybody on the machine can read: the runtime's client
+has them in its environment and is told their names.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from swell.model.container import INSIDE, SOCKET_NAME
+from swell.model.job import Container
+
+SDK = f"{INSIDE}/sdk"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108  the machine's: a container's own 64 MB are too few for data loaders and NCCL
+TOKEN = f"{INSIDE}/token"
+RUN = f"{INSIDE}/run"
+CODE_WITHIN_S = 10  # a container that has ended tells its code at once, unless its monitor was killed with it
+#: What the runtime's client itself goes by; a job's own values of these are written out instead.
+CLIENTS_OWN = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_", "LD_", "CONTAINER", "DOCKER_", "DBUS_")
+
+_BEGIN = """\
+trap : HUP INT QUIT USR1 USR2 ALRM TERM
+"""
+_AWAIT = """\
+swell_await() {
+  _swell_pid=$(RUNTIME container inspect --format '{{.State.Pid}}' "$_swell_name" 2> /dev/null)
+  while [ "${_swell_pid:-0}" != 0 ] && [ -d "/proc/$_swell_pid" ]; do sleep 0.3; done
+  _swell_code=$(timeout CODE_WITHIN_S RUNTIME wait "$_swell_name" 2> /dev/null)
+}
+"""
+_FINISH = """\
+if [ -n "$_swell_code" ]; then
+  : > "$_swell_task/exit.$_swell_code"
+else
+  : > "$_swell_task/failed.lost"
+fi
+RUNTIME REMOVE "$_swell_name" > /dev/null 2>&1 && : > "$_swell_task/gone"
+exit "${_swell_code:-125}"
+"""
+_RUN = """\
+_swell_task=$1 _swell_name=$2
+shift 2
+IDENTITY
+RUNTIME run "$@"
+_swell_code=$?
+if [ "$_swell_code" -ge 125 ]; then
+  case $(RUNTIME container inspect --format '{{.State.Status}}' "$_swell_name" 2> /dev/null) in
+    '' | created | configured | initialized)
+      : > "$_swell_task/failed.container"
+      _swell_code=125
+      ;;
+    *) swell_await ;;
+  esac
+fi
+"""
+_WAIT = """\
+_swell_task=$1 _swell_name=$5
+FOLLOW
+swell_await
+wait
+"""
+_ANYBODY = 'set -- --user "$(id -u):$(id -g)" "$@"'
+_ROOTLESS = '[ "$(id -u)" = 0 ] || set -- --userns keep-id "$@"'  # one's own files stay one's own
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """How containers are run on this machine."""
+
+    command: tuple[str, ...]  #: the program, found, and words that come before every other
+    options: tuple[str, ...] = ()  #: for every `run`
+    has_init: bool = True  #: can it put a process before ours that reaps, and ends at SIGTERM
+
+    @property
+    def is_docker(self) -> bool:
+        return "docker" in PurePosixPath(self.command[0]).name
+
+    def __str__(self) -> str:
+        return shlex.join(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What of ours a container sees beside what the job asks for."""
+
+    workdir: str
+    checkpoints: str = ""  #: empty: none
+    token: str = ""  #: a file; empty: none
+    sockets: str = ""  #: the folder of the socket that jobs report through
+    packages: tuple[str, ...] = ()  #: the in-job library's folders
+
+
+def render_run(
+    runtime: Runtime,
+    container: Container,
+    outside: Outside,
+    command: tuple[str, ...],
+    *,
+    name: str,
+    label: str,
+    umask: int,
+    devices: tuple[str, ...],
+    variables: dict[str, str],
+) -> tuple[str, ...]:
+    """The words after `run`, but for who the user is: that is found out where it runs."""
+    words = ["--name", name, "--label", f"swell.attempt={label}"]
+    words += ["--init"] if runtime.has_init else []
+    words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--security-opt", "label=disable"]
+    if not runtime.is_docker:
+        words += ["--log-driver", "passthrough", "--http-proxy=false", "--umask", f"{umask:04o}"]
+    words += ["--workdir", outside.workdir, *_network(container), *_volumes(container, outside)]
+    words += _gpus(runtime, tuple(device for device in devices if not is_simulated(device)))
+    words += _variables(variables)
+    return (*words, *runtime.options, container.image, *command)
+
+
+def render_keeper_command(runtime: Runtime, folder: str, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """What the keeper runs: the container, its code, its removal."""
+    identity = _ANYBODY if runtime.is_docker else f"{_ROOTLESS}\n{_ANYBODY}"
+    script = (_BEGIN + _AWAIT + _RUN + _FINISH).replace("IDENTITY", identity)
+    return ("/bin/sh", "-c", _filled(script, runtime), "swell-container", folder, name, *words)
+
+
+def render_waiter(runtime: Runtime, since: float) -> str:
+    """The script of a keeper for a container that has lost its own; `since`: when its log was last written to."""
+    follow = f'RUNTIME logs --follow --since {since:.9f} "$_swell_name" &' if runtime.is_docker else ""
+    script = (_BEGIN + _AWAIT + _WAIT + _FINISH).replace("FOLLOW", follow)
+    return _filled(script, runtime)
+
+
+def _filled(script: str, runtime: Runtime) -> str:
+    remove = shlex.join(remove_words(runtime))
+    script = script.replace("CODE_WITHIN_S", str(CODE_WITHIN_S)).replace("REMOVE", remove)
+    return script.replace("RUNTIME", str(runtime))
+
+
+def remove_words(runtime: Runtime) -> tuple[str, ...]:
+    return ("rm", "--force") if runtime.is_docker else ("rm", "--force", "--time", "0", "--ignore")
+
+
+def inside_variables(variables: dict[str, str], container: Container, devices: tuple[str, ...]) -> dict[str, str]:
+    """What the task sees: its own and ours, moved to where things are in the container."""
+    real = [device for device in devices if not is_simulated(device)]
+    own_path = variables.get("PYTHONPATH")
+    moved = {"PYTHONPATH": f"{SDK}:{own_path}" if own_path else SDK}
+    if "KUBEFLOW_TRAINER_SERVER_TOKEN" in variables:
+        moved["KUBEFLOW_TRAINER_SERVER_TOKEN"] = TOKEN
+    if container.ports:
+        moved["SWELL_SOCKET"] = f"{RUN}/{SOCKET_NAME}"
+    # Images of NVIDIA say "all"; without a GPU of its own a task must see none.
+    return {**variables, **moved, "NVIDIA_VISIBLE_DEVICES": ",".join(real) or "void"}
+
+
+def client_variables(caller: dict[str, str], variables: dict[str, str]) -> dict[str, str]:
+    """What the runtime's client sees: the caller's, and what it hands on."""
+    return {**caller, **{name: text for name, text in variables.items() if not name.startswith(CLIENTS_OWN)}}
+
+
+def is_simulated(device: str) -> bool:
+    return device.startswith("sim-")
+
+
+def sources(container: Container, outside: Outside) -> tuple[str, ...]:
+    """What must exist on the machine before it can start."""
+    return tuple(source for source, _, _ in _mounted(container, outside))
+
+
+def _network(container: Container) -> list[str]:
+    if not container.ports:
+        return ["--network", "host"]  # gangs meet on loopback, and the server listens there
+    # With every capability dropped, root in the container could not listen on port 80 either.
+    words = ["--sysctl", "net.ipv4.ip_unprivileged_port_start=0"]
+    return words + [word for host, inside in container.ports for word in ("--publish", f"{host}:{inside}")]
+
+
+def _volumes(container: Container, outside: Outside) -> list[str]:
+    mounted = _mounted(container, outside)
+    return [
+        word
+        for source, target, is_read_only in mounted
+        for word in ("--volume", f"{source}:{target}" + (":ro" if is_read_only else ""))
+    ]
+
+
+def _mounted(container: Container, outside: Outside) -> list[tuple[str, str, bool]]:
+    asked = [(mount.source, mount.target, mount.is_read_only) for mount in container.mounts]
+    folders = (outside.workdir, outside.checkpoints, SHARED_MEMORY)
+    own = [(folder, folder, False) for folder in folders if folder not in ("", "/")]
+    ours = [(package, f"{SDK}/{PurePosixPath(package).name}", True) for package in outside.packages]
+    ours += [(outside.token, TOKEN, True)] if outside.token else []
+    ours += [(outside.sockets, RUN, True)] if container.ports else []
+    # A folder that one of the job's own mounts covers is in the container already, or means another one there.
+    covering = [PurePosixPath(target) for _, target, _ in asked]
+    own = [one for one in own if not any(PurePosixPath(one[0]).is_relative_to(place) for place in covering)]
+    return [*asked, *dict.fromkeys(own), *ours]
+
+
+def _gpus(runtime: Runtime, devices: tuple[str, ...]) -> list[str]:
+    if not devices:
+        return []
+    if runtime.is_docker:
+        return ["--gpus", f'"device={",".join(devices)}"']  # docker reads it as CSV; without quotes a comma ends it
+    return [word for device in devices for word in ("--device", f"nvidia.com/gpu={device}")]
+
+
+def _variables(variables: dict[str, str]) -> list[str]:
+    return [
+        word
+        for name, text in sorted(variables.items())
+        for word in ("--env", f"{name}={text}" if name.startswith(CLIENTS_OWN) else name)
+    ]
