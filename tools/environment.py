@@ -25,6 +25,8 @@ SYSTEM_PACKAGES = {
     "/usr/lib/openssh/sftp-server": ("openssh-sftp-server", "the network-file-system test"),
     "unshare": ("util-linux", "the reboot test"),
     "setpriv": ("util-linux", "the tests with another user"),
+    "useradd": ("passwd", "the box tests"),
+    "/usr/bin/python3": ("python3", "the box tests' users"),
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
     "/usr/lib/python3/dist-packages/torch": ("python3-torch", "the PyTorch tests"),

@@ -1,8 +1,9 @@
 """Who is told that a job has ended, and how?
 
-One thread tells one after the other: a command is run with the job's facts in its environment, an address gets them as
-JSON. It is tried a few times; then the failure is in server.log and nobody is kept waiting. What was not told when
-the server ended is told when it starts again, so a notice may come twice, never not at all.
+One thread per user tells one after the other, so nobody waits for another's: a command is run with the job's facts
+in its environment, an address gets them as JSON. It is tried a few times; then the failure is in server.log and nobody
+is kept waiting. What was not told when the server ended is told when it starts again, so a notice may come twice,
+never not at all.
 """
 
 from __future__ import annotations
@@ -30,6 +31,26 @@ TIMEOUT_S = 30.0
 log = logging.getLogger(__name__)
 
 
+class Notifiers:
+    """One notifier for each user, from their first notice on."""
+
+    def __init__(self, told: Callable[[int], object]) -> None:
+        self._told = told
+        self._of: dict[str, Notifier] = {}
+
+    def tell(self, job: JobRecord) -> None:
+        if job.owner not in self._of:
+            self._of[job.owner] = Notifier(self._told)
+        self._of[job.owner].tell(job)
+
+    def close(self) -> None:
+        """What is not told yet stays due."""
+        for notifier in self._of.values():
+            notifier.let_go()
+        for notifier in self._of.values():
+            notifier.join(TIMEOUT_S)
+
+
 class Notifier(threading.Thread):
     def __init__(self, told: Callable[[int], object]) -> None:
         super().__init__(name="notifier", daemon=True)
@@ -41,11 +62,9 @@ class Notifier(threading.Thread):
     def tell(self, job: JobRecord) -> None:
         self._due.put(job)
 
-    def close(self) -> None:
-        """What is not told yet stays due."""
+    def let_go(self) -> None:
         self._is_closing.set()
         self._due.put(None)
-        self.join(TIMEOUT_S)
 
     def run(self) -> None:
         while not self._is_closing.is_set():

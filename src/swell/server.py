@@ -32,7 +32,7 @@ from swell.controller.clock import SystemClock
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, Denied, SwellError
-from swell.notify import Notifier
+from swell.notify import Notifiers
 from swell.process import spawn_detached, wait_for_end
 from swell.sockets import listen_on
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
@@ -42,6 +42,9 @@ WORKER_ENDS_S = 5.0
 FOLDER_LOOK_S = 10.0
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LOOPBACK = "127.0.0.1"
+#: Where only root can listen (and IANA has assigned nothing): while a box server is down, no user may take its port and
+#: be told what jobs report, with their tokens.
+BOX_PORTS = range(1011, 1021)
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +91,7 @@ def serve(state: StateFolder, *, port: int) -> None:
     store = open_store(state.database, clock.now)
     engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
     job_secret = state.secret(state.job_secret)
-    notifier = Notifier(lambda job: controller.told(job))
+    notifier = Notifiers(lambda job: controller.told(job))
     controller = Controller(
         store,
         engine,
@@ -178,7 +181,8 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
     path = state.root / "port"
     text = path.read_text() if path.exists() else ""
     last = int(text) if text.isdigit() else 0  # a power cut may leave it empty
-    for candidate in [port] if port else [last, 0]:
+    safe = () if state.socket is None else BOX_PORTS
+    for candidate in [port] if port else [last, *safe, 0]:
         # Named as TCP, or asyncio does not switch off Nagle's algorithm and every answer waits 40 ms for an ACK.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

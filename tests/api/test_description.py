@@ -1,0 +1,80 @@
+"""Whatever the description allows, and a good deal that it does not, is answered: no bug surfaces, nothing opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import given, settings
+
+from api.service import JOB_SECRET, USER, WORKER, Service
+from swell.controller.reporting import make_token
+from swell.model.job import AttemptId
+
+pytestmark = pytest.mark.slow  # two hundred requests of each kind
+
+STREAMS = "/api/v1/events/stream"  # never ends for whoever may read it
+WAITS = ("wait_s", "hold_s")  # drawn up to a minute each; how long is not what is tested here
+FOREVER = 4_000_000_000.0
+BOUNDED = settings(max_examples=12, deadline=None, derandomize=True)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    made = Service(tmp_path_factory.mktemp("description"))
+    yield made
+    made.close()
+
+
+def each(service: Service, check: Callable[[Any], None]) -> set[str]:
+    """Every operation with examples of its own, the same each time; which there were."""
+    url = f"http://{service.host}/api/v1/openapi.json"
+    described = schemathesis.openapi.from_url(url, headers={"Authorization": f"Bearer {USER}"})
+    done = set()
+    for found in described.get_all_operations():
+        operation = found.ok()
+        BOUNDED(given(operation.as_strategy())(check))()
+        done.add(f"{operation.method.upper()} {operation.path}")
+    return done
+
+
+def without_waiting(case: Any) -> Any:
+    if case.query:
+        case.query = {name: value for name, value in case.query.items() if name not in WAITS}
+    if isinstance(case.body, dict):
+        case.body = {name: value for name, value in case.body.items() if name not in WAITS}
+    return case
+
+
+def right_token(case: Any) -> str:
+    if case.path.startswith("/api/v1/workers/"):
+        return WORKER
+    return make_token(JOB_SECRET, AttemptId(1, 1), FOREVER) if "/attempts/" in case.path else USER
+
+
+def test_whoever_may_ask_gets_an_answer_and_never_a_bug(service):
+    def check(case: Any) -> None:
+        if case.path == STREAMS:
+            return
+        if case.path_parameters and "attempt" in case.path_parameters:
+            case.path_parameters = {"attempt": "1.1"}  # whose the token is; any other is refused before it is read
+        answer = without_waiting(case).call(headers={"Authorization": f"Bearer {right_token(case)}"}, timeout=20)
+        assert answer.status_code < 500 or answer.status_code == 503, answer.text
+        assert answer.status_code not in (401, 403), answer.text
+
+    assert "POST /api/v1/jobs" in each(service, check)
+
+
+def test_whoever_may_not_ask_gets_nothing(service):
+    def check(case: Any) -> None:
+        if case.path == "/api/v1/health":
+            return
+        forged = make_token("another secret", AttemptId(1, 1), FOREVER)
+        wrong = USER if right_token(case) != USER else WORKER
+        for token in ("", "Bearer ", f"Bearer {forged}", f"Bearer {wrong}"):
+            answer = without_waiting(case).call(headers={"Authorization": token}, timeout=20)
+            assert answer.status_code in (400, 401, 403), (token, answer.status_code, answer.text)
+
+    assert "POST /api/v1/server/stop" in each(service, check)
