@@ -88,6 +88,7 @@ def test_a_local_file_system_is_fine(kind):
 def test_the_state_folder_is_the_option_then_the_variable_then_the_users_own(monkeypatch, tmp_path):
     monkeypatch.setenv("SWELL_STATE", "/var/swell")
     monkeypatch.setenv("XDG_STATE_HOME", "/xdg")
+    monkeypatch.setenv("SWELL_SOCKET", "")  # none, also where this machine has a box server
     monkeypatch.chdir(tmp_path)
     assert StateFolder.locate("here").root == tmp_path / "here"
     assert StateFolder.locate().root == Path("/var/swell")
@@ -97,6 +98,16 @@ def test_the_state_folder_is_the_option_then_the_variable_then_the_users_own(mon
     monkeypatch.setenv("HOME", "/home/ann")
     assert StateFolder.locate().root == Path("/home/ann/.local/state/swell")
     assert StateFolder.locate("~/x").root == Path("/home/ann/x")
+
+
+def test_a_machines_box_server_comes_before_ones_own_folder_and_after_a_named_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("SWELL_SOCKET", "/run/lab.sock")
+    monkeypatch.delenv("SWELL_STATE", raising=False)
+    assert StateFolder.locate().socket == Path("/run/lab.sock")
+    assert str(StateFolder.locate()) == "this machine (/run/lab.sock)"
+    assert StateFolder.locate(str(tmp_path)).socket is None
+    monkeypatch.setenv("SWELL_STATE", str(tmp_path))
+    assert StateFolder.locate().socket is None
 
 
 def test_a_new_state_folder_is_private_whatever_the_umask(tmp_path):

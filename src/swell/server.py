@@ -77,8 +77,7 @@ def main() -> int:
 
 def serve(state: StateFolder, *, port: int) -> None:
     """Until SIGTERM, SIGINT or a request to stop."""
-    if state.socket is not None and os.geteuid() != 0:
-        raise Denied("a box server starts tasks as the users who submit them, which only root may; run it as root")
+    _refuse_mixing(state)
     state.prepare()
     lock = state.lock("server")
     if lock is None:
@@ -148,6 +147,16 @@ def serve(state: StateFolder, *, port: int) -> None:
         store.close()
         state.server_file.unlink(missing_ok=True)
         log.info("stopped")
+
+
+def _refuse_mixing(state: StateFolder) -> None:
+    """What a private server would run as itself, a box server must run as somebody else, and the other way round."""
+    if state.socket is None:
+        if state.tokens.exists():
+            raise Conflict(f"{state} belongs to this machine's box server; start that one: systemctl start swell")
+        return
+    if os.geteuid() != 0:
+        raise Denied("a box server starts tasks as the users who submit them, which only root may; run it as root")
 
 
 class _Http(uvicorn.Server):

@@ -102,6 +102,10 @@ class StateFolder:
                 f"the state folder {self.root} is on a network file system ({kind}), where the database's log and "
                 f"locks do not work; choose a local folder: --state /var/tmp/swell-{os.getuid()} or SWELL_STATE"
             )
+        if self.socket is not None and self.root.exists() and self.root.stat().st_uid != 0:
+            raise Denied(
+                f"{self.root} belongs to somebody else, who could make root run their jobs; name another folder"
+            )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._probe()

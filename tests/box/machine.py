@@ -126,6 +126,7 @@ class Machine:
             self.down()
         finally:
             self._kill_what_is_left()
+            self._remove_groups()
             self._remove_people()
             shutil.rmtree(self.root)
 
@@ -227,6 +228,13 @@ class Machine:
                 os.kill(pid, signal.SIGKILL)
                 select.select([descriptor], [], [], PATIENCE_S)
                 os.close(descriptor)
+
+    def _remove_groups(self) -> None:
+        noted = self.state.tasks / ".cgroups"
+        if noted.exists():
+            base = Path(noted.read_text())
+            for group in [*base.glob("*/"), base]:
+                group.rmdir()
 
     def processes(self) -> list[int]:
         """Everything alive of the three."""

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 #: read by nobody but who submitted it; what must never be seen by others
 SECRET = "correct-horse-battery"
+V2 = Path("/sys/fs/cgroup/unified")
 WAITS = "echo ready; while :; do sleep 1; done"
 
 
@@ -230,6 +231,53 @@ def test_folders_for_checkpoints_are_made_by_the_user_and_nowhere_else(box, peop
     mine = ben.home / "made" / "deep"
     assert ben.swell("run", "--checkpoints", str(mine), "--", "true").code == 0
     assert mine.stat().st_uid == ben.uid
+
+
+def test_nobody_is_given_the_folder_of_somebody_elses_job(box, people, annas):
+    """Named as one's own folder for checkpoints, it stays whose it is; so does that of a job yet to come."""
+    anna, ben, _ = people
+    folder = box.state.checkpoints / str(annas)
+    for place in (folder, box.state.checkpoints / "999999"):
+        ben.swell("run", "--checkpoints", str(place), "--", "true")
+    assert folder.stat().st_uid == anna.uid
+    assert not (box.state.checkpoints / "999999").exists()
+
+
+def test_a_program_of_the_users_that_is_run_on_the_way_tells_the_keeper_nothing(box, people):
+    """mkdir, found on the user's PATH, has the descriptor that says that the folder cannot be entered."""
+    ben = people[1]
+    program = ben.home / "path" / "mkdir"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho /../../../../../../../../tmp/owned >&5\n")
+    program.chmod(0o755)
+    path = f"{program.parent}:{PATH}"
+    job = ben.start("--checkpoints", str(ben.home / "none"), "--", "sh", "-c", "exit 3", env={"PATH": path})
+    assert box.until(job, "failed")["exit_code"] == 3
+    facts = {file.name for file in (box.state.tasks / f"{job}.1" / "0").glob("exit.*")}
+    assert facts == {"exit.3.workdir"}
+    assert not Path("/tmp/owned").exists()
+
+
+#: always forking and ending: whoever looks for it and signals what was found comes too late
+HOPPER = """
+import os, time
+if os.fork():
+    time.sleep(1000)
+os.setsid()
+print("hopping", flush=True)
+while True:
+    if os.fork():
+        os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not Path("/sys/fs/cgroup/cgroup.procs").exists() and not V2.exists(), reason="no cgroup.kill here")
+def test_a_process_that_is_never_where_it_was_seen_is_ended(box, people):
+    ben = people[1]
+    job = ben.start("--grace", "1s", "--", SYSTEM_PYTHON, "-c", HOPPER)
+    box.until_output(job, b"hopping")
+    assert ben.swell("cancel", "--wait", str(job)).code == 0
+    wait_for(lambda: task_pids(box, ben.uid) == [], "its end")
 
 
 def test_a_notice_is_run_as_the_user_with_nothing_of_the_servers(box, people):

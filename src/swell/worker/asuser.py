@@ -5,7 +5,8 @@ holds the lock that says the task is alive on a descriptor the user's processes 
 reaches it: a variable like LD_PRELOAD would make root run the user's code. So the environment travels in an anonymous
 file that only the shell reads which already is the user (not as arguments either: those are for all to see).
 
-    sh (keeper, root, clean environment) → setpriv → sh (the user: environment, umask, folder) → exec the command
+    sh (keeper, root, clean environment) → sh (enters its control group) → setpriv → sh (the user: environment, umask,
+    folder) → the command
 
 docs/decisions/0008-tasks-become-the-user.md says why it is done so.
 """
@@ -21,26 +22,27 @@ from pathlib import Path
 from swell.users import User
 from swell.worker.tasks import DEFAULT_SIGNALS
 
-# Descriptors: 3 the environment, 4 the lock, 5 what the inner shell has to say to the keeper.
+# Descriptors: 3 the environment, 4 the lock, 5 written to when the folder cannot be entered: that is all the keeper
+# takes from the user's side, and it is not read, only seen.
 KEEPER = """\
 trap : HUP INT QUIT USR1 USR2 ALRM TERM
-[ -z "$3" ] || echo $$ 2>/dev/null > "$3/cgroup.procs"
 : > "$1/begun.$$.$2" || exit 125
 _swell_task=$1
-shift 3
+shift 2
 "$@" 4>&- 5> "$_swell_task/.said"
 _swell_code=$?
-exec 3<&-
-read -r _swell_note < "$_swell_task/.said" || _swell_note=
+_swell_note=
+[ -s "$_swell_task/.said" ] && _swell_note=.workdir
 : > "$_swell_task/exit.$_swell_code$_swell_note"
 exit $_swell_code
 """
+ENTER = '{ echo $$ > "$0/cgroup.procs"; } 2>/dev/null; exec "$@"'
 INNER = """\
 . /proc/self/fd/3
 exec 3<&-
 umask "$1"
 [ -z "${SWELL_CHECKPOINTS-}" ] || [ -d "$SWELL_CHECKPOINTS" ] || mkdir -p -- "$SWELL_CHECKPOINTS"
-cd -- "$2" || { echo .workdir >&5; exit 125; }
+cd -- "$2" || { echo no >&5; exit 125; }
 exec 5>&-
 shift 2
 exec "$@"
@@ -70,10 +72,11 @@ def spawn(
         os.fchown(log, user.uid, user.gid)  # so that the task can open /dev/stdout
         variables = _anonymous(environment_script(env), stack)
         inner = ["/bin/sh", "-c", INNER, "swell-task", f"{umask:04o}", workdir, *command]
-        become = [*become_argv(user), *inner]
+        enter = [] if group is None else ["/bin/sh", "-c", ENTER, str(group)]
+        become = [*enter, *become_argv(user), *inner]
         return os.posix_spawn(
             "/bin/sh",
-            ["swell-keeper", "-c", KEEPER, "swell-keeper", folder, str(lane), str(group or ""), *become],
+            ["swell-keeper", "-c", KEEPER, "swell-keeper", folder, str(lane), *become],
             {"PATH": KEEPER_PATH, **{name: env[name] for name in MARKS if name in env}},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),

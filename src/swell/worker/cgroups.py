@@ -42,6 +42,12 @@ def pids(group: Path) -> list[int]:
         return []
 
 
+def kill(group: Path) -> None:
+    """All at once, faster than they can fork; where the kernel cannot (version 1), one by one has to do."""
+    with contextlib.suppress(OSError):
+        (group / "cgroup.kill").write_text("1")
+
+
 def remove(group: Path) -> None:
     """Works only when it is empty."""
     with contextlib.suppress(OSError):

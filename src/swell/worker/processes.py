@@ -26,7 +26,7 @@ class Confined:
     """How far a task of another user can spread."""
 
     uid: int
-    groups: tuple[Path, ...]  #: control groups that hold nothing but its processes and its keeper
+    groups: tuple[Path, ...]  #: control groups that hold its processes and nothing else
 
     def pids(self) -> list[int]:
         return [pid for group in self.groups for pid in cgroups.pids(group)]
@@ -78,6 +78,8 @@ def terminate(keeper: int | None, wanted: tuple[bytes, ...], asked: set[int], co
 def kill(keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None = None) -> int:
     """End what is left, and what it forks meanwhile; returns how many were still there."""
     found = members(keeper, wanted, confined)
+    for group in confined.groups if confined is not None and found else ():
+        cgroups.kill(group)
     for pid in found:
         _signal(pid, signal.SIGKILL)
     return len(found)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import signal
 import time
@@ -41,6 +42,8 @@ from swell.worker.logs import LogWatch
 from swell.worker.runtimes import RunContainers, failure_text
 from swell.worker.tasks import Found, Status
 from swell.worker.watch import Claim
+
+log = logging.getLogger(__name__)
 
 LEFTOVER_GRACE_S = 5.0  # for what a task left behind when it ended by itself
 ASK_AGAIN_S = 0.5  # a process that was forked while we asked hears it with the next round
@@ -182,6 +185,15 @@ class Run:
         if not self.alive and self.left == 0 and not self.is_finished:
             self._sweep(now)
 
+    def _prepare_or_wait(self) -> None:
+        """A full disk passes; anything else a task can do without, and says so itself when it cannot."""
+        try:
+            self._prepare()
+        except OSError as error:
+            log.warning("attempt %s: what its tasks find is not complete: %s", self.launch.attempt, error)
+            if error.errno in DISK_PROBLEMS:
+                self._tensorboard, self._is_blocked = None, True
+
     def _prepare(self) -> None:
         """What tasks find when they begin: their folder for checkpoints, a token in a file, TensorBoard."""
         self._tensorboard = ""
@@ -223,15 +235,15 @@ class Run:
             os.fchown(file.fileno(), user.uid, user.gid)
         self._shared["KUBEFLOW_TRAINER_SERVER_TOKEN"] = str(token)
         checkpoints = Path(own["SWELL_CHECKPOINTS"])
-        if checkpoints.parent == self._machine.box.checkpoints:  # any other is the user's own to make
+        if checkpoints == self._machine.box.checkpoints / str(self.launch.attempt.job):  # any other is theirs to make
             checkpoints.mkdir(mode=0o700, exist_ok=True)
             os.chown(checkpoints, user.uid, user.gid, follow_symlinks=False)
 
     def _begin_tasks(self, now: float) -> None:
-        if self._tensorboard is None and self._left > 0:
-            self._prepare()
-        free = self._free_lanes()
         self._is_blocked = False
+        if self._tensorboard is None and self._left > 0:
+            self._prepare_or_wait()
+        free = self._free_lanes()
         while free and self._left > 0 and not self._is_blocked:
             index = self._again.pop() if self._again else next(self._pending)
             lane = free.pop(0) if self.launch.is_array else self._lane_of_rank(index, free)
