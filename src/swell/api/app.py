@@ -14,6 +14,7 @@ from swell import __version__
 from swell.api.cancel import cancel_router
 from swell.api.change import change_router
 from swell.api.documents import node_document
+from swell.api.doors.entrance import Doors
 from swell.api.events import events_router
 from swell.api.jobs import jobs_router
 from swell.api.listing import listing_router
@@ -58,7 +59,7 @@ def create_app(services: Services) -> Any:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_bug)
-    return Guard(app, services)
+    return Guard(app, services, Doors(services))
 
 
 def server_router(services: Services) -> APIRouter:

@@ -20,7 +20,9 @@ from swell.controller.reporting import TOKEN_PREFIX, read_token
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
 WORKER_BODY_BYTES_MAX = 64 * 1024 * 1024  # a report of a million tasks' ends
 REPORT_BYTES_MAX = 64 * 1024  # 200 epochs and 50 metrics
+OUR_PATHS = "/api/"
 OPEN_PATHS = ("/api/v1/health",)
+ADDRESS_PATHS = "/d/"  # the address is the token; doors/entrance.py reads it
 WORKER_PATHS = "/api/v1/workers/"
 JOB_PATHS = "/api/v1/attempts/"
 
@@ -30,8 +32,9 @@ Scope = dict[str, Any]
 class Guard:
     """Refuses what may not pass; everything else goes on unchanged."""
 
-    def __init__(self, app: Any, services: Services) -> None:
+    def __init__(self, app: Any, services: Services, doors: Any) -> None:
         self._app = app
+        self._doors = doors  #: everything outside /api/: the words of other systems
         self._services = services
         self._origins = {f"http://{host}" for host in services.hosts}
 
@@ -40,6 +43,7 @@ class Guard:
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         refusal = self._refusal(scope["path"], headers)
+        is_ours = scope["path"].startswith(OUR_PATHS)
         if refusal is not None:
             await _answer(send, *refusal)
             return
@@ -48,7 +52,7 @@ class Guard:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
         scope[SCOPE_KEY] = Caller(self._services.owner, is_admin=True, origin=_origin(scope))
-        await self._app(scope, _Bounded(receive, limit), send)
+        await (self._app if is_ours else self._doors)(scope, _Bounded(receive, limit), send)
 
     def _refusal(self, path: str, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
@@ -61,9 +65,12 @@ class Guard:
                 "Denied",
                 f"requests from pages of {origin!r} are refused; this API is not for other sites",
             )
-        if path in OPEN_PATHS:
+        if path in OPEN_PATHS or path.startswith(ADDRESS_PATHS):
             return None
-        return self._token_refusal(path, headers.get(b"authorization", ""))
+        refusal = self._token_refusal(path, headers.get(b"authorization", ""))
+        if refusal is not None and not path.startswith(OUR_PATHS):
+            return 404, "NotFound", "there is nothing here"  # whoever has no token learns of no door
+        return refusal
 
     def _token_refusal(self, path: str, authorization: str) -> tuple[int, str, str] | None:
         scheme, _, token = authorization.partition(" ")

@@ -13,7 +13,7 @@ from typing import TypeVar
 from swell.controller.observe import Effect
 from swell.controller.training import fold_report
 from swell.controller.world import LiveJob, World
-from swell.controller.yielding import ask, go_back_to_checkpoint
+from swell.controller.yielding import ask, go_back_to_checkpoint, stop
 from swell.errors import Conflict, NotFound, Rejected
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.reason import Code
@@ -38,7 +38,11 @@ Intent = Callable[[Turn], T]
 
 def report(told: Report) -> Intent[None]:
     def intent(turn: Turn) -> None:
-        fold_report(turn.world, told, turn.changes, turn.now)
+        job = fold_report(turn.world, told, turn.changes, turn.now)
+        asked = job.asked
+        is_safe = told.is_deaf and told.checkpoint is not None and job.state is not JobState.STOPPING
+        if is_safe and asked is not None:
+            turn.effects += stop(job, turn.changes, asked.cause, None)
 
     return intent
 
@@ -124,7 +128,9 @@ def _refuse_if_doomed(turn: Turn, record: JobRecord, read: Callable[[JobId], Job
             )
 
 
-def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool) -> Intent[None]:
+def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool, is_kept: bool = True) -> Intent[None]:
+    """`is_kept` False: from its next start on the width is the planner's choice again."""
+
     def intent(turn: Turn) -> None:
         job = _live(turn, job_id)
         shape = job.shape
@@ -137,7 +143,7 @@ def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool) -> Intent[
         is_running_at = job.attempt.width if job.attempt is not None else None
         if width is not None and is_running_at not in (None, width) and not is_now:
             _refuse_unless_it_resumes(job, "resize", f"stop and start it at once with: swell scale --now {job.id} N")
-        job.wanted_width = width
+        job.wanted_width = width if is_kept else job.wanted_width
         _note(turn, job, "ScaleRequested", by, width=width)
         if is_now and width is not None and is_running_at not in (None, width):
             cause = f"scaled to {width} by {by}"

@@ -33,6 +33,7 @@ from swell.model.job import ENDED, JobId, JobState
 from swell.model.reason import Code
 from swell.store import tables
 from swell.store.disk import disk_trouble
+from swell.store.doors import DoorStore
 from swell.store.migrate import migrate
 from swell.store.records import (
     AttemptRecord,
@@ -89,6 +90,7 @@ class Store:
         self._listeners: list[Callable[[], None]] = []
         self._writer = Writer(writing, self._tell)
         self.id = self._writer.submit(_identity).result()
+        self.doors = DoorStore(self._writer.submit, self._rows)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Called after every commit, from the writer's thread; it must not block."""

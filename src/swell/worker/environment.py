@@ -15,6 +15,7 @@ OF_ONE_ATTEMPT = frozenset(
     {
         "SWELL_URL",
         "SWELL_TOKEN",
+        "SWELL_DOOR",
         "SWELL_CHECKPOINTS",
         "SWELL_CHECKPOINT",
         "SWELL_WIDTH",
