@@ -11,12 +11,11 @@ import logging
 import time
 from typing import Any
 
-from fastapi import APIRouter
-
 from swell.api.caller import SCOPE_KEY as CALLER_KEY
 from swell.api.caller import Caller
 from swell.api.doors.address import read_address_token
 from swell.api.doors.genai import genai_router
+from swell.api.doors.kubeprofiler import kubeprofiler_router
 from swell.api.doors.visitor import SCOPE_KEY, Visitor
 from swell.api.doors.wire import door_app
 from swell.api.services import Services
@@ -39,7 +38,7 @@ class Doors:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        routers: dict[str, APIRouter] = {"genai": genai_router(services)}
+        routers = {"genai": genai_router(services), "kubeprofiler": kubeprofiler_router(services)}
         self.rooms = {name: door_app([router]) for name, router in routers.items()}
         self._all = door_app(list(routers.values()))
         self._refused, self._said_at = 0, 0.0
