@@ -90,6 +90,7 @@ class Service:
         self.services.committed.close()
         self.services.desired.close()
         self.services.control.close()
+        self.services.doorkeeper.close_all()
         self._http.should_exit = True
         self._thread.join(WAIT_S)
         self.controller.close()

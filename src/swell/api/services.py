@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from swell.api.bell import Bell
+from swell.api.doors.keeper import Doorkeeper
 from swell.controller import Controller
 from swell.engines.workers import WorkersEngine
 from swell.store import JobRecord, Store
@@ -30,4 +31,5 @@ class Services:
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
     control: Bell = field(default_factory=Bell)
+    doorkeeper: Doorkeeper = field(default_factory=Doorkeeper)
     now: Callable[[], float] = time.time

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "requeue": ("requeue", "Start jobs again, from their last checkpoint."),
     "delete": ("delete", "Forget ended jobs and their logs."),
     "nodes": ("nodes", "Machines, GPUs and who holds them."),
+    "door": ("door", "Doors for the clients of other systems."),
     "demo": ("demo", "See it work, in under a minute."),
     "completion": ("completion", "Shell completion for bash, zsh or fish."),
 }

@@ -260,6 +260,26 @@ class Client:
         nodes: list[dict[str, Any]] = self.connection.json("GET", path("nodes"))["nodes"]
         return nodes
 
+    # -- doors for the clients of other systems ----------------------------------------------------------------
+
+    def doors(self) -> list[dict[str, Any]]:
+        """Ports that are open without a token."""
+        doors: list[dict[str, Any]] = self.connection.json("GET", path("doors"))["doors"]
+        return doors
+
+    def open_door(self, name: str, port: int) -> dict[str, Any]:
+        door: dict[str, Any] = self.connection.json("POST", path("doors"), {"name": name, "port": port})
+        return door
+
+    def close_door(self, port: int) -> None:
+        self.connection.json("DELETE", path("doors", port))
+
+    def door_address(self, name: str, *, lasts_s: float) -> str:
+        """One that needs no header, until it expires."""
+        return str(
+            self.connection.json("POST", path("doors", "address"), {"name": name, "lasts_s": lasts_s})["address"]
+        )
+
 
 def _patiently(ask: Callable[[], T], patience_s: float) -> T:
     """For those who wait: a job does not end because its server did, and a server is soon started again."""
