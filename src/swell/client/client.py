@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-from swell.client.connection import Connection, NoServer, path
+from swell.client.connection import Connection, NoServer, NotScaled, path
 from swell.errors import NotFound, Rejected
 from swell.state import StateFolder
 
@@ -125,9 +126,9 @@ class Client:
         [job] = self._accepted(manifest)
         return job
 
-    def submit_manifest(self, text: str) -> list[Job]:
-        """Every job of a YAML file, all or none."""
-        return self._accepted(text)
+    def submit_manifest(self, manifest: str | dict[str, Any]) -> list[Job]:
+        """Every job of a YAML file, all or none; or of one document."""
+        return self._accepted(manifest)
 
     def check_manifest(self, text: str) -> list[dict[str, Any]]:
         """What a file asks for after defaults; nothing is submitted."""
@@ -191,6 +192,14 @@ class Client:
     def scale(self, ref: str | int, width: int | None, *, now: bool = False) -> Job:
         """Give it this width as soon as there is room; None: what the planner thinks best."""
         return Job(self, self.connection.json("POST", job_path(ref, "scale"), {"width": width, "now": now}))
+
+    def scale_best(self, ref: str | None = None) -> bool:
+        """At once, to all that a job could use now; None: the one that loses least. False: nobody gains by it."""
+        try:
+            self.connection.json("POST", "/scale" if ref is None else f"/scale/{quote(ref, safe='')}")
+        except NotScaled:
+            return False
+        return True
 
     def server(self) -> dict[str, Any]:
         """Which server it is, how many jobs it knows by state, and how much work was lost so far."""
