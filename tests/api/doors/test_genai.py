@@ -215,6 +215,8 @@ def test_a_checkpoint_of_a_swell_job_is_a_report(service, genai):
         assert genai.ask("PUT", "/update_last_checkpoint", again)[1]["job"]["time_bw_checkpoints"] >= 0
         training = service.ask("GET", f"/jobs/{job}/show").json["training"]
         assert training["checkpoint"]["epochs_done"] == 2.0
+        [measured] = training["profile"]
+        assert (measured["width"], measured["epochs"]) == (4, 1)  # two checkpoints tell how long an epoch takes
 
 
 def test_a_job_that_only_notifies_is_resized_at_its_checkpoint(service, genai):

@@ -159,7 +159,17 @@ def _report(visitor: Visitor, job: JobRecord, body: dict[str, Any]) -> Report:
     done = number(body, "completed_epochs")
     total = None if body.get("total_epochs") is None else number(body, "total_epochs")
     checkpoint = Checkpoint(done, None, number(body, "last_checkpoint_time"), attempt.number)
-    return Report(attempt, rank=0, epochs_done=done, epochs_total=total, checkpoint=checkpoint, is_deaf=True)
+    epochs = _timed(job.training.checkpoint if job.training else None, checkpoint)
+    return Report(
+        attempt, rank=0, epochs_done=done, epochs_total=total, epochs=epochs, checkpoint=checkpoint, is_deaf=True
+    )
+
+
+def _timed(before: Checkpoint | None, now: Checkpoint) -> tuple[tuple[int, float], ...]:
+    """How long an epoch took, by two checkpoints of one attempt: all that a job tells that only notifies."""
+    if before is None or before.attempt != now.attempt or now.epochs_done <= before.epochs_done or now.at <= before.at:
+        return ()
+    return ((int(now.epochs_done), (now.at - before.at) / (now.epochs_done - before.epochs_done)),)
 
 
 # -- job metadata: what is read ------------------------------------------------------------------------------------
