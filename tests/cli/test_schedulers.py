@@ -146,6 +146,7 @@ def test_a_script_runs_with_the_folders_and_variables_it_was_promised(server, tm
     folder, code = home(tmp_path)
     words = ["--script_path", "/custom/show.py", "--custom_dir", str(code), "--snapshots_dir", str(folder / "shots")]
     words += ["--batch_size", "16", "--training_set_size", "1000", "--max_epochs", "7", "--est_nhours", "2.5"]
+    words += ["--estimated_memory", "2048"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     job = run(server, "run-scheduler", "show", *words, HOME=str(folder), PATH=path, PYTHONPATH="/theirs").id
     server.until(job, "succeeded")
@@ -162,6 +163,8 @@ def test_a_script_runs_with_the_folders_and_variables_it_was_promised(server, tm
         "NUM_GPUS": "4",
         "NUM_NODES": "1",
         "NODE_RANK": "0",
+        "LOCAL_RANK": "0",
+        "RESERVED_MEM": "2048",
         "WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1",
         "HEARTBEAT_FREQ": "100",
