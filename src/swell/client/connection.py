@@ -138,11 +138,11 @@ def _token(state: StateFolder) -> str:
 def _error(answer: Answer) -> SwellError:
     try:
         found = json.loads(answer.data)
-        if isinstance(found, list):
-            return NotScaled(str(found[0]))
+        if answer.status == 409 and isinstance(found, list):
+            return NotScaled(f"{found[0]}")
         error = found["error"]
-        if isinstance(error, str):
-            return FOREIGN.get(answer.status, SwellError)(error)
+        if isinstance(error, str) and answer.status in FOREIGN:
+            return FOREIGN[answer.status](error)
         return KINDS.get(error["kind"], SwellError)(error["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError):
         return SwellError(f"the server answers {answer.status}: {answer.data[:200]!r}")
