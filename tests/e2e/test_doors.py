@@ -39,7 +39,8 @@ def test_a_port_that_an_admin_opened_is_there_again_after_a_restart_until_it_is_
     own_server.up()
     assert ask(address, "GET", "/get_all_jobs") == (200, [])
 
-    listed = own_server.swell("door")
+    listed = own_server.swell("door", "--state", str(own_server.root))
+    assert own_server.swell("door", "--state", str(own_server.root), "list").stdout == listed.stdout
     assert [line.split()[:2] for line in listed.stdout.splitlines()] == [["PORT", "DOOR"], [port, "genai"]]
     assert own_server.swell("door", "list", "-o", "json").json[0]["url"] == address
     closed = own_server.swell("door", "close", "--port", port)

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swell.cli.options import output_option, with_client
+from swell.cli.options import output_option, state_option, with_client
 
 if TYPE_CHECKING:
     from swell.client import Client
 
 
 @click.group("door", invoke_without_command=True)
+@state_option
 @click.pass_context
-def command(ctx: click.Context) -> int | None:
+def command(ctx: click.Context, state: str | None) -> int | None:
     """Doors for the clients of other systems: genai, kubeprofiler. Without a word: list what is open.
 
     \b
@@ -22,7 +23,11 @@ def command(ctx: click.Context) -> int | None:
     swell door open genai --port 5000         a plain port on this machine, for everybody on it
     curl http://127.0.0.1:5000/get_all_jobs
     """
-    return ctx.invoke(listing) if ctx.invoked_subcommand is None else None
+    if ctx.invoked_subcommand is None:
+        code: int = ctx.invoke(listing, state=state)
+        return code
+    ctx.default_map = {name: {"state": state} for name in command.commands}  # `--state` may stand before the word
+    return None
 
 
 @command.command("list")

@@ -68,8 +68,13 @@ def running(service: Service, name: str, **spec: Any) -> Iterator[int]:
     try:
         yield job
     finally:
-        found = service.ask("GET", f"/jobs/{job}")
-        if found.status == 200 and found.json["ended_at"] is None:
-            service.ask("POST", f"/jobs/{job}/cancel")
-            if found.json["state"] in ("starting", "running", "stopping"):
-                service.worker.end(job, 143, attempt=found.json["attempts"])
+        cancel(service, job)
+
+
+def cancel(service: Service, job: int) -> None:
+    """Whatever it is at, it holds nothing afterwards; one that was deleted is fine, too."""
+    if service.ask("POST", f"/jobs/{job}/cancel").status == 404:
+        return
+    found = service.until(job, "stopping", "succeeded", "failed", "cancelled")
+    if found["state"] == "stopping":
+        service.worker.end(job, 143, attempt=found["attempts"])

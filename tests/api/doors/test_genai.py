@@ -9,7 +9,7 @@ import pytest
 
 from api.service import Service
 
-from .foreign import Foreign, of_job, of_user, running, with_token
+from .foreign import Foreign, cancel, of_job, of_user, running, with_token
 
 
 @pytest.fixture
@@ -74,8 +74,7 @@ def test_scale_without_a_name_takes_the_one_that_loses_least(service, genai):
         events = service.ask("GET", "/events?limit=1000").json["events"]
         scaled = [event["job"] for event in events if event["kind"] == "ScaleRequested"]
         assert scaled[-1] == newer
-        service.ask("POST", f"/jobs/{newer}/cancel")
-        service.worker.end(newer, 143)
+        cancel(service, newer)
 
 
 def test_scale_without_a_name_says_so_when_nobody_gains(service, genai):
@@ -416,6 +415,8 @@ def test_a_job_sees_and_reports_on_itself_and_nothing_else(service, added):
             body = {"job_name": "new", "gpu_req": 1, "gpu_lim": 1, "gpu_assigned": 1}
             assert job.ask(method, path, body)[0] == 403, path
         assert job.ask("DELETE", "/delete_job", {"job_name": "mine"})[0] == 403
+        noted = [job.ask("PUT", "/update_job", {"job_name": name, "team": "nlp"})[0] for name in ("mine", "other")]
+        assert (noted, job.ask("GET", "/get_job/mine")[1]["team"]) == ([200, 404], "nlp")
 
 
 def test_a_notifier_that_only_knows_its_hosts_name_reports_through_its_jobs_address(service):

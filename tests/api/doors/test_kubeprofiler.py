@@ -9,7 +9,7 @@ import pytest
 
 from api.service import Service
 
-from .foreign import Foreign, of_job, of_user, running
+from .foreign import Foreign, cancel, of_job, of_user, running
 
 
 class Rank:
@@ -215,7 +215,7 @@ def test_the_old_submit_makes_a_job(service):
         "SWELL_CUSTOM_DIR": "/srv/mine",
         "PYTHONPATH": library,
     }
-    service.ask("POST", f"/jobs/{job}/cancel")
+    cancel(service, job)
 
 
 def test_without_isSingleGPU_it_is_elastic_up_to_the_widest_machine(service):  # noqa: N802
@@ -223,7 +223,7 @@ def test_without_isSingleGPU_it_is_elastic_up_to_the_widest_machine(service):  #
     _, answer = submitted(service, isSingleGPU=False)
     spec = shown(service, answer["id"])["spec"]
     assert (spec["width_min"], spec["width_max"]) == (1, 4)
-    service.ask("POST", f"/jobs/{answer['id']}/cancel")
+    cancel(service, answer["id"])
 
 
 @pytest.mark.parametrize(
@@ -248,3 +248,14 @@ def test_a_job_cannot_submit_through_its_own_address(service):
     with running(service, "train") as job:
         body = {"jobName": "x", "scriptPath": "x.py", "directoryToMount": "/"}
         assert of_job(service, job).ask("POST", "/submit", body)[0] == 403
+
+
+def test_the_original_library_works_where_an_admin_opened_the_door_and_nowhere_else(service):
+    with running(service, "train", gpus="1") as job:
+        closed = Rank(service, job, Foreign(f"http://{service.host}"))
+        assert closed.ask("POST", "end_epoch", {"done": 1})[0] == 404
+        door = service.ask("POST", "/doors", {"name": "kubeprofiler", "port": 0}).json
+        rank = Rank(service, job, Foreign(door["url"]))
+        rank.end_epoch(1)
+        assert (rank.has_to_stop(), durable(service, job)) == ("0", 1.0)
+        service.ask("DELETE", f"/doors/{door['port']}")
