@@ -135,12 +135,14 @@ def serve(state: StateFolder, *, port: int) -> None:
     controller.start()
     state.write_json(state.server_file, _about(address, store.id))
     log.info("swell %s serves %s from %s at http://%s", __version__, state, state.root, address)
+    services.doorkeeper.reopen(store.doors.opened())
     supervisor = WorkerSupervisor(state)
     supervisor.start()
     FolderWatch(state, services.stop).start()
     try:
         http.run(sockets=listeners)
     finally:
+        services.doorkeeper.close_all()
         supervisor.close()
         controller.close()
         notifier.close()

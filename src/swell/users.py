@@ -49,13 +49,17 @@ def user_by_uid(uid: int) -> User | None:
         return None
 
 
-def user_of_job(name: str, uid: int) -> User | None:
-    """None: since the submission the account is gone, or its name belongs to somebody else."""
+def user_by_name(name: str) -> User | None:
     try:
-        found = _user(pwd.getpwnam(name))
+        return _user(pwd.getpwnam(name))
     except KeyError:
         return None
-    return found if found.uid == uid else None
+
+
+def user_of_job(name: str, uid: int) -> User | None:
+    """None: since the submission the account is gone, or its name belongs to somebody else."""
+    found = user_by_name(name)
+    return found if found is not None and found.uid == uid else None
 
 
 def _user(entry: pwd.struct_passwd) -> User:

@@ -112,6 +112,7 @@ class Service:
         self.services.committed.close()
         self.services.desired.close()
         self.services.control.close()
+        self.services.doorkeeper.close_all()
         self._http.should_exit = True
         self._thread.join(WAIT_S)
         self.controller.close()
@@ -203,34 +204,38 @@ class FakeWorker:
         assert answer.status == 200, answer.data
         return answer.json
 
-    def until_asked(self, job: int) -> dict[str, Any]:
-        """The launch of a job, as soon as the server wants it."""
+    def until_asked(self, job: int, attempt: int = 1, *, is_stopping: bool = False) -> dict[str, Any]:
+        """The launch of a job, as soon as the server wants it so."""
         end = time.monotonic() + WAIT_S
         while True:
             answer = self.sync(hold_s=2)
             for launch in answer["launches"] or ():
-                if launch["attempt"] == f"{job}.1":
+                if (launch["attempt"], launch["is_stopping"]) == (f"{job}.{attempt}", is_stopping):
                     return dict(launch)
             assert time.monotonic() < end, f"the server never asked for job {job}"
             self.version = answer["version"] if answer["launches"] is not None else self.version
 
-    def begin(self, job: int, log: bytes = b"") -> None:
+    def begin(self, job: int, log: bytes = b"", *, attempt: int = 1) -> None:
         """As if it ran: its first task is seen, its log is there."""
-        launch = self.until_asked(job)
+        launch = self.until_asked(job, attempt)
         for lane in launch["lanes"]:
             folder = self._service.state.tasks / launch["attempt"] / str(lane["number"])
             folder.mkdir(parents=True)
             (folder / "log").write_bytes(log)
-        attempt = AttemptId(job, 1)
-        self.sync(tuple(TaskSeen(attempt, n, "box", n, time.time()) for n in range(len(launch["lanes"]))))
+        lives = AttemptId(job, attempt)
+        self.sync(tuple(TaskSeen(lives, n, "box", n, time.time()) for n in range(len(launch["lanes"]))))
         self._service.until(job, "running")
 
     def write(self, job: int, data: bytes, rank: int = 0) -> None:
         with (self._service.state.tasks / f"{job}.1" / str(rank) / "log").open("ab") as file:
             file.write(data)
 
-    def end(self, job: int, code: int = 0) -> None:
-        attempt, now = AttemptId(job, 1), time.time()
-        task = TaskSeen(attempt, 0, "box", 0, now, now, code)
-        self.sync((task,), (RunSeen(attempt, "box", 1, (), 0, True),))
+    def end(self, job: int, code: int = 0, *, attempt: int = 1) -> None:
+        self.gone(job, code, attempt=attempt)
         self._service.until(job, "succeeded", "failed", "cancelled")
+
+    def gone(self, job: int, code: int, *, attempt: int = 1, cause: str = "") -> None:
+        """Its one task has ended; whether the job has is the server's to say."""
+        lived, now = AttemptId(job, attempt), time.time()
+        task = TaskSeen(lived, 0, "box", 0, now, now, code, cause)
+        self.sync((task,), (RunSeen(lived, "box", 1, (), 0, True),))

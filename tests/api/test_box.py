@@ -40,6 +40,10 @@ ENDPOINTS: dict[tuple[str, str], tuple[Any, tuple[int, int, int, int]]] = {
     ("POST", "/jobs/{ref}/release"): ({}, (409, 404, 409, 403)),
     ("POST", "/jobs/{ref}/requeue"): ({}, (409, 404, 409, 403)),
     ("POST", "/jobs/{ref}/scale"): ({"width": None}, (200, 404, 200, 403)),
+    ("GET", "/doors"): (None, (200, 200, 200, 403)),
+    ("POST", "/doors"): ({"name": "nowhere", "port": 0}, (403, 403, 422, 403)),
+    ("DELETE", "/doors/{port}"): (None, (403, 403, 404, 403)),
+    ("POST", "/doors/address"): ({"name": "genai"}, (201, 201, 201, 403)),
     # These want a token of their own, whoever asks.
     ("POST", "/workers/sync"): ({}, (401, 401, 401, 401)),
     ("GET", "/workers/environments/{digest}"): (None, (401, 401, 401, 401)),
@@ -64,7 +68,10 @@ def box(tmp_path_factory) -> Iterator[Service]:
 
 def filled(value: Any, ref: int) -> Any:
     if isinstance(value, str):
-        return value.replace("{ref}", str(ref)).replace("{attempt}", f"{ref}.1").replace("{digest}", "0" * 64)
+        known = {"{ref}": str(ref), "{attempt}": f"{ref}.1", "{digest}": "0" * 64, "{port}": "1"}
+        for name, text in known.items():
+            value = value.replace(name, text)
+        return value
     if isinstance(value, list):
         return [filled(one, ref) for one in value]
     return {name: filled(one, ref) for name, one in value.items()} if isinstance(value, dict) else value

@@ -12,7 +12,7 @@ import pytest
 from api.service import USER, WORKER, Answer, Service
 
 #: what stands for each parameter of a path; none of them exists, so that a request that passes changes nothing
-PATH_VALUES = {"ref": "999999", "digest": "0" * 64, "attempt": "999999.1"}
+PATH_VALUES = {"ref": "999999", "digest": "0" * 64, "attempt": "999999.1", "port": "1"}
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH")
 BAD_HOSTS = ("evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{port}", "")
 BAD_ORIGINS = ("http://evil.example", "null", "https://{host}", "http://{host}.evil.example", "file://")

@@ -47,8 +47,9 @@ def test_every_option_is_explained():
     [
         (["deploy"], "Missing option '-f' / '--filename'"),
         (["deploi", "-f", "x"], "there is no command 'deploi'; did you mean 'deploy'?"),
-        (["frobnicate"], "there is no command 'frobnicate'; there are: deploy"),
+        (["frobnicate"], "there is no command 'frobnicate'; there are: deploy, scale, delete"),
         (["deploy", "--file", "x"], "Did you mean '--filename'?"),
+        (["delete"], "Missing option '-n' / '--name'"),
         (["deploy", "-f", "missing.yaml"], "missing.yaml: No such file or directory; name a manifest that can be read"),
     ],
 )
@@ -92,9 +93,9 @@ def server(tmp_path_factory) -> Iterator[Server]:
         yield shared
 
 
-def deploy(server: Server, file: Path) -> Result:
+def manage(server: Server, *words: str) -> Result:
     done = subprocess.run(
-        [sys.executable, "-c", "from swell.cli.genai import main; main()", "deploy", "-f", str(file)],
+        [str(Path(sys.executable).with_name("genai-manager")), *words],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -104,6 +105,10 @@ def deploy(server: Server, file: Path) -> Result:
         check=False,
     )
     return Result(done.returncode, done.stdout, done.stderr)
+
+
+def deploy(server: Server, file: Path) -> Result:
+    return manage(server, "deploy", "-f", str(file))
 
 
 @pytest.mark.slow
@@ -154,3 +159,21 @@ def test_a_master_and_its_workers_meet(server):
     server.until(job, "succeeded")
     lines = server.until_output(job, b"have come").decode().splitlines()
     assert (sorted(lines[:2]), lines[2]) == (["rank 1 is here", "rank 2 is here"], "all 2 have come")
+
+
+@pytest.mark.slow
+def test_a_job_is_scaled_into_the_room_that_another_left_and_deleted(server):
+    first = server.start("--gpus", "2", "--name", "first", "--", "sleep", "600")
+    server.until(first, "running")
+    wide = server.start("--gpus", "1..4", "--name", "wide", "--", "sleep", "600")
+    assert server.until(wide, "running")["width"] == 2
+    nobody = manage(server, "scale")
+    assert (nobody.code, nobody.stdout, nobody.stderr) == (1, "Did not scale\n", "")
+    assert manage(server, "delete", "-n", "first").stderr == f"swell: job {first} (first) is deleted\n"
+    scaled = manage(server, "scale", "-n", "wide")
+    assert (scaled.code, scaled.stdout) == (0, "Scaled\n"), scaled
+    server.until_true(wide, lambda job: (job["state"], job["width"]) == ("running", 4))
+    assert manage(server, "delete", "-n", "wide", "-n", str(wide)).code == 0
+    assert server.jobs() == [job for job in server.jobs() if job["name"] not in ("first", "wide")]
+    missing = manage(server, "scale", "-n", "wide")
+    assert (missing.code, missing.stderr) == (2, "swell: there is no job 'wide'; GET /get_all_jobs lists them\n")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from swell.client.connection import Connection, NoServer, path
+from swell.client.connection import Connection, NoServer, NotScaled, path
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
 from swell.state import StateFolder
 
@@ -165,6 +165,21 @@ def test_an_error_in_another_shape_is_quoted(state, peer, body):
     peer.script = [answer(502, body)]
     with pytest.raises(SwellError, match="the server answers 502: "):
         Connection(state).json("GET", path("jobs"))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "raised", "said"),
+    [
+        (404, b'{"error": "there is no job"}', NotFound, "there is no job"),
+        (409, b'{"error": "it runs"}', Conflict, "it runs"),
+        (409, b'["Did not scale",401]', NotScaled, "Did not scale"),
+    ],
+)
+def test_a_doors_errors_are_understood_too(state, peer, status, body, raised, said):
+    peer.script = [answer(status, body)]
+    with pytest.raises(SwellError) as caught:
+        Connection(state).json("POST", "/scale/x")
+    assert (type(caught.value), str(caught.value)) == (raised, said)
 
 
 def test_an_answer_that_points_elsewhere_is_not_taken_for_success(state, peer):

@@ -22,9 +22,11 @@ def genai(*command: str, **env: str) -> dict[str, object]:
 def test_the_first_attempt_begins_at_the_beginning(stage: Stage) -> None:
     job = stage.elastic(1, 4, epochs=20)
     stage.cycle(0.0)
+    token = make_token("secret", AttemptId(job, 1), 1000.0 + 365 * 86400)
     assert stage.own(job) == {
         "SWELL_URL": "http://127.0.0.1:1",
-        "SWELL_TOKEN": make_token("secret", AttemptId(job, 1), 1000.0 + 365 * 86400),
+        "SWELL_TOKEN": token,
+        "SWELL_DOOR": f"http://127.0.0.1:1/d/{token}",
         "SWELL_CHECKPOINTS": f"/checkpoints/{job}",
         "SWELL_CHECKPOINT": "",
         "SWELL_WIDTH": "4",

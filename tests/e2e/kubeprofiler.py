@@ -17,15 +17,16 @@ LOSS_CLOSE = 1e-6
 KERAS_EPOCHS = 120  # so many that widening pays although TensorFlow takes seconds to start
 
 
-def resized(folder: Path, gate: Gate, *, python: str, script: str, epochs: int) -> Story:
+def resized(folder: Path, gate: Gate, *, command: tuple[str, ...], epochs: int, **variables: str) -> Story:
     """Down because another job comes, up because it ends.
 
     How often it changes its width after that is the planner's affair: TensorFlow's first epoch in every life is slow,
     which it takes for the width's (docs/flaws.md).
     """
     with Server(folder, gpus=2, cpus=4) as server:
-        words = ("--gpus", "1..2", "--epochs", str(epochs), "--env", f"STEP_S={STEP_S}", "--env", f"PYTHONPATH={SDK}")
-        job = server.start(*words, "--", python, str(EXAMPLES / f"kubeprofiler/{script}.py"))
+        told = {"STEP_S": str(STEP_S), "PYTHONPATH": str(SDK), **variables}
+        words = ("--gpus", "1..2", "--epochs", str(epochs), *(f"--env={name}={text}" for name, text in told.items()))
+        job = server.start(*words, "--", *command)
         until_trained(server, job, width=2)
         other = server.start("--gpus", "1", "--", "sh", "-c", f"read line < {gate}")
         server.until(other, "running", patience_s=PATIENCE_S)
@@ -49,7 +50,8 @@ def play_keras(python: str) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="swell-keras-") as name:
         gate = Gate(Path(name) / "gate")
         try:
-            story = resized(Path(name), gate, python=python, script="keras_style", epochs=KERAS_EPOCHS)
+            command = (python, str(EXAMPLES / "kubeprofiler/keras_style.py"))
+            story = resized(Path(name), gate, command=command, epochs=KERAS_EPOCHS)
             whole = _uninterrupted(Path(name), python)
         except AssertionError as problem:
             return [f"keras: {problem}"]

@@ -10,10 +10,12 @@ import pytest
 from server import Gate
 
 from .kubeprofiler import resized
+from .training import EXAMPLES, ROOT
 
 pytestmark = pytest.mark.slow
 
 EPOCHS, STEPS, RATE = 40, 50, 0.001
+ORIGINAL = ROOT / "tests/original"
 
 
 def uninterrupted() -> list[float]:
@@ -30,6 +32,17 @@ def uninterrupted() -> list[float]:
 def test_a_script_for_kubeprofiler_ends_with_0_when_asked_to_stop_and_goes_on_at_another_width(
     tmp_path: Path, gate: Gate, script: str
 ) -> None:
-    story = resized(tmp_path, gate, python=sys.executable, script=script, epochs=EPOCHS)
+    command = (sys.executable, str(EXAMPLES / f"kubeprofiler/{script}.py"))
+    story = resized(tmp_path, gate, command=command, epochs=EPOCHS)
+    assert [life.width for life in story.lives] == [2, 1, 2]
+    assert story.losses == pytest.approx(uninterrupted(), abs=1e-9)
+
+
+def test_so_does_one_with_the_original_library_through_the_door(tmp_path: Path, gate: Gate) -> None:
+    """All it is told of Swell is an address, in the place of its two host names."""
+    script = EXAMPLES / "kubeprofiler/plain.py"
+    start = f'export JOB_MANAGER=${{SWELL_DOOR#http://}} DB=${{SWELL_DOOR#http://}}; exec "{sys.executable}" "{script}"'
+    variables = {"BATCH_SIZE": "1", "TRAINING_SET_SIZE": "50", "ORIGINAL_SNAPSHOTS": str(tmp_path / "snapshots")}
+    story = resized(tmp_path, gate, command=("sh", "-c", start), epochs=EPOCHS, PYTHONPATH=str(ORIGINAL), **variables)
     assert [life.width for life in story.lives] == [2, 1, 2]
     assert story.losses == pytest.approx(uninterrupted(), abs=1e-9)

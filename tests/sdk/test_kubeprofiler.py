@@ -104,6 +104,15 @@ def test_a_missing_folder_is_made_also_for_a_restarted_job(start: Callable[..., 
     assert (folder / "new").is_dir()
 
 
+def test_snapshots_go_where_their_user_wants_them_a_folder_for_each_job(
+    start: Callable[..., Script], folder: Path
+) -> None:
+    told = {"JOB_UUID": "u-1", "SWELL_SNAPSHOTS_DIR": str(folder / "mine"), "SWELL_CHECKPOINTS": str(folder / "ours")}
+    code, out, _ = start(SHOW, **told).end()
+    assert (code, f"'{folder}/mine/u-1'" in out) == (0, True), out
+    assert [(folder / name).exists() for name in ("mine/u-1", "ours")] == [True, False]
+
+
 def test_steps_are_counted_and_their_mean_is_kept(start: Callable[..., Script], server: Server) -> None:
     script = start("""
     from kubernetesdlprofile import kubeprofiler

@@ -169,7 +169,11 @@ def _is_whole(path: Path) -> bool:
 
 
 def _root_dir(checkpoints: str, job_id: str) -> Path:
-    if checkpoints:
+    """Where its user said that snapshots go, or else where the job's checkpoints are."""
+    snapshots = os.environ.get("SWELL_SNAPSHOTS_DIR")
+    if snapshots:
+        root = Path(snapshots) / job_id
+    elif checkpoints:
         root = Path(checkpoints)
     else:
         root = (SNAPSHOTS if os.access(SNAPSHOTS, os.W_OK) else Path("snapshots")) / job_id

@@ -1,7 +1,7 @@
 """The HTTP API: jobs, logs, events, nodes, and the workers' sync.
 
 Public: `create_app`, `Services`, `Measured`. It translates between the wire and the controller's intents and the
-store's reads; it decides nothing. FastAPI describes it at `/api/v1/openapi.json`. Foreign wire formats will live in
+store's reads; it decides nothing. FastAPI describes it at `/api/v1/openapi.json`. Foreign wire formats live in
 `doors/`.
 """
 

@@ -16,6 +16,8 @@ from swell.api.caller import Who, require_admin
 from swell.api.cancel import cancel_router
 from swell.api.change import change_router
 from swell.api.documents import node_document
+from swell.api.doors.entrance import Doors
+from swell.api.doors.manage import Addressing, Opening, doors_router
 from swell.api.events import events_router
 from swell.api.exec import exec_router
 from swell.api.jobs import jobs_router
@@ -60,6 +62,7 @@ def create_app(services: Services) -> Any:
         change_router,
         usage_router,
         metrics_router,
+        doors_router,
         server_router,
     ):
         app.include_router(router(services))
@@ -67,7 +70,9 @@ def create_app(services: Services) -> Any:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(Exception, _on_bug)
-    return Guard(app, services)
+    doors = Doors(services)
+    services.doorkeeper.application = doors.listener
+    return Guard(app, services, doors)
 
 
 def server_router(services: Services) -> APIRouter:
@@ -119,7 +124,12 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])
-    models: dict[str, type[BaseModel]] = {"cancel": Cancellation, "report": ReportIn}
+    models: dict[str, type[BaseModel]] = {
+        "cancel": Cancellation,
+        "report": ReportIn,
+        "doors": Opening,
+        "address": Addressing,
+    }
     known = list(models.get(request.url.path.rpartition("/")[2], Submission).model_fields)
     if first["type"] == "extra_forbidden":
         return _error(422, "Rejected", f"the request has no field {where!r}{did_you_mean(where, known)}")

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
+from swell.api.accept import accept
 from swell.api.caller import Caller, Who
 from swell.api.containers import refuse_without_runtime
 from swell.api.documents import full_document, job_document
@@ -21,7 +22,7 @@ from swell.errors import Rejected
 from swell.manifests import Context, read_document, read_manifests
 from swell.manifests.fields import system_bytes
 from swell.model.job import JobSpec
-from swell.store import JobRecord, NewJob
+from swell.store import JobRecord
 
 WAIT_S_MAX = 60.0
 PATH_BYTES_MAX = 4096  # PATH_MAX of Linux
@@ -47,16 +48,8 @@ def jobs_router(services: Services) -> APIRouter:
         await refuse_without_runtime(services, specs)
         if body.dry_run:
             return Json({"specs": [spec.to_document() for spec in specs]}, 200)
-        new = [NewJob(spec, caller.user, body.env, caller.uid) for spec in specs]
-        accepted = await asyncio.wrap_future(
-            controller.submit(
-                new,
-                key=_key(caller, idempotency_key),
-                digest=_digest(body) if idempotency_key else "",
-                origin=caller.origin,
-                queued_max=services.config.limits_of(caller.user).queued,
-            )
-        )
+        key, digest = _key(caller, idempotency_key), _digest(body) if idempotency_key else ""
+        accepted = await accept(services, caller, specs, body.env, key=key, digest=digest)
         return Json({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
 
     @router.get("/{ref}", response_model=JobOut)

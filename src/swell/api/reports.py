@@ -84,7 +84,7 @@ class TrainerStatusIn(BaseModel):
 def reports_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1/attempts", tags=["reports"], responses=ERRORS)
     controller = services.controller
-    pace = _Pace()
+    pace = Pace()
     library: set[AttemptId] = set()  # attempts whose own library reports: what it counts is exact
 
     @router.post("/{attempt}/report")
@@ -238,7 +238,7 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-class _Pace:
+class Pace:
     """How many reports an attempt may send: so many a second, in bursts of twice that."""
 
     def __init__(self) -> None:

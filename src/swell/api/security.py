@@ -25,7 +25,10 @@ from swell.model.container import SOCKET_NAME
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
 WORKER_BODY_BYTES_MAX = 64 * 1024 * 1024  # a report of a million tasks' ends
 REPORT_BYTES_MAX = 64 * 1024  # 200 epochs and 50 metrics
+OUR_PATHS = "/api/"
+METRICS_PATH = "/metrics"  # where Prometheus looks
 OPEN_PATHS = ("/api/v1/health",)
+ADDRESS_PATHS = "/d/"  # the address is the token; doors/entrance.py reads it
 WORKER_PATHS = "/api/v1/workers/"
 JOB_PATHS = "/api/v1/attempts/"
 SOCKET_HOST = "localhost"  # what the Host header says on the Unix socket, which no browser can reach
@@ -39,8 +42,9 @@ Scope = dict[str, Any]
 class Guard:
     """Refuses what may not pass; everything else goes on unchanged."""
 
-    def __init__(self, app: Any, services: Services) -> None:
+    def __init__(self, app: Any, services: Services, doors: Any) -> None:
         self._app = app
+        self._doors = doors  #: everything outside /api/: the words of other systems
         self._services = services
         self._origins = {f"http://{host}" for host in services.hosts}
         self._refusals = Refusals(log)
@@ -67,7 +71,8 @@ class Guard:
         if int(headers.get(b"content-length", "0") or 0) > limit:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
-        await self._app(scope, _Bounded(receive, limit), send)
+        is_ours = scope["path"].startswith(OUR_PATHS) or scope["path"] == METRICS_PATH
+        await (self._app if is_ours else self._doors)(scope, _Bounded(receive, limit), send)
 
     def _jobs_socket_refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
         """No browser gets there, so any Host will do; a job's token, and nothing else, opens it."""
@@ -95,9 +100,13 @@ class Guard:
                 "Denied",
                 f"requests from pages of {origin!r} are refused; this API is not for other sites",
             )
-        if path in OPEN_PATHS or (peer is not None and _is_for_people(path)):
+        is_address = path.startswith(ADDRESS_PATHS)
+        if path in OPEN_PATHS or is_address or (peer is not None and _is_for_people(path)):
             return None  # on the socket the kernel says who it is
-        return self._token_refusal(path, headers.get(b"authorization", ""))
+        refusal = self._token_refusal(path, headers.get(b"authorization", ""))
+        if refusal is not None and not path.startswith(OUR_PATHS) and path != METRICS_PATH:
+            return 404, "NotFound", "there is nothing here"  # whoever has no token learns of no door
+        return refusal
 
     def _token_refusal(self, path: str, authorization: str) -> tuple[int, str, str] | None:
         scheme, _, token = authorization.partition(" ")

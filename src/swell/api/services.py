@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from swell.api.bell import Bell
 from swell.api.box import Box
+from swell.api.caller import Caller
+from swell.api.doors.keeper import Doorkeeper
 from swell.config import Config
 from swell.controller import Controller
 from swell.engines.workers import WorkersEngine
@@ -36,4 +38,9 @@ class Services:
     desired: Bell = field(default_factory=Bell)
     control: Bell = field(default_factory=Bell)
     metrics: Metrics = field(default_factory=Metrics)
+    doorkeeper: Doorkeeper = field(default_factory=Doorkeeper)
     now: Callable[[], float] = time.time
+
+    def acting_for(self, user: str, origin: str) -> Caller | None:
+        """Whoever comes through a door in a user's name; None: this machine has no such user any more."""
+        return Caller(user, False, origin) if self.box is None else self.box.acting_for(user, origin)

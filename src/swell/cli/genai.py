@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import state_option
+from swell.cli.options import state_option, with_client
 from swell.cli.root import LazyCommands
+
+if TYPE_CHECKING:
+    from swell.client import Client
 
 
 class Words(LazyCommands):
@@ -37,6 +40,8 @@ def main() -> None:
 
     \b
     genai-manager deploy -f job.yaml     start it as wide as there is room for, or queue it
+    genai-manager scale -n job1          give it all it can use, at once; without -n the one that loses least
+    genai-manager delete -n job1         end it and forget it
 
     Everything else is `swell`: ps, why, logs, cancel.
     """
@@ -77,6 +82,38 @@ def deploy(filename: str, state: str | None) -> int:
     jobs = client.submit_manifest(text)
     rows = [[job.name, gpus_text(spec), str(job.id)] for spec, job in zip(specs, jobs, strict=True)]
     print_table(["NAME", "GPUS", "JOB"], rows)
+    return 0
+
+
+@main.command("scale")
+@click.option("-n", "--name", metavar="NAME", help="Which job.  [default: the one that loses least by it]")
+@with_client
+def scale(client: Client, name: str | None) -> int:
+    """Give a job all the GPUs it can use now, at once: it is stopped and goes on from its last checkpoint.
+
+    At its checkpoints Swell does that by itself. Exits with 1 when nobody gains by it.
+    """
+    is_scaled = client.scale_best(name)
+    print("Scaled" if is_scaled else "Did not scale")
+    return 0 if is_scaled else 1
+
+
+@main.command("delete")
+@click.option(
+    "-n", "--name", "names", metavar="NAME", multiple=True, required=True, help="Which job; repeat it for more."
+)
+@with_client
+def delete(client: Client, names: tuple[str, ...]) -> int:
+    """End jobs if they run, and forget them with their logs. Checkpoints stay where they are."""
+    from swell.cli.printing import say
+
+    found = {job.id: job for job in map(client.job, names)}  # all must exist before any is touched
+    running = [job.id for job in found.values() if not job.has_ended]
+    if running:
+        client.cancel_several(running)
+    for job in found.values():
+        client.delete(job.wait().id)
+        say(f"job {job.id} ({job.name}) is deleted")
     return 0
 
 

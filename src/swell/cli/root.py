@@ -36,13 +36,48 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("usage", "GPU-hours by user and day."),
     "service": ("service", "One server for everybody on this machine."),
     "doctor": ("doctor", "What is there, and what would not work."),
+    "door": ("door", "Doors for the clients of other systems."),
     "demo": ("demo", "See it work, in under a minute."),
     "completion": ("completion", "Shell completion for bash, zsh or fish."),
 }
 EXIT_WITH_JOBS_CODE = {"run", "wait", "exec"}  # there, a failure of Swell itself is 125
 
 
-class LazyCommands(click.Group):
+class Failures(click.Command):
+    """How a command of ours ends when something went wrong."""
+
+    def code_of_failure(self, words: Sequence[str] | None) -> int | None:
+        """Of Swell itself; None: 2 for what cannot be meant, otherwise 1."""
+        return None
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Every failure becomes one line and an exit code; a bug still shows its traceback."""
+        from swell.errors import Rejected, SwellError
+
+        own = self.code_of_failure(kwargs.get("args"))
+        for stream in (sys.stdout, sys.stderr):  # a name or a command may hold bytes that are no UTF-8
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.exceptions.Abort:
+            sys.exit(130)
+        except click.ClickException as error:
+            _with_options(error).show()
+            sys.exit(own or error.exit_code)
+        except SwellError as error:
+            print(f"swell: {error}", file=sys.stderr)
+            sys.exit(own or (2 if isinstance(error, Rejected) else 1))
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(141)
+        except OSError as error:
+            print(f"swell: {error}", file=sys.stderr)
+            sys.exit(own or 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+class LazyCommands(Failures, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -67,31 +102,8 @@ class LazyCommands(click.Group):
             raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
-    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Every failure becomes one line and an exit code; a bug still shows its traceback."""
-        from swell.errors import Rejected, SwellError
-
-        own = 125 if _command_name(kwargs.get("args")) in EXIT_WITH_JOBS_CODE else None
-        for stream in (sys.stdout, sys.stderr):  # a name or a command may hold bytes that are no UTF-8
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
-        try:
-            code = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except click.exceptions.Abort:
-            sys.exit(130)
-        except click.ClickException as error:
-            _with_options(error).show()
-            sys.exit(own or error.exit_code)
-        except SwellError as error:
-            print(f"swell: {error}", file=sys.stderr)
-            sys.exit(own or (2 if isinstance(error, Rejected) else 1))
-        except BrokenPipeError:
-            sys.stderr.close()
-            sys.exit(141)
-        except OSError as error:
-            print(f"swell: {error}", file=sys.stderr)
-            sys.exit(own or 1)
-        sys.exit(code if isinstance(code, int) else 0)
+    def code_of_failure(self, words: Sequence[str] | None) -> int | None:
+        return 125 if _command_name(words) in EXIT_WITH_JOBS_CODE else None
 
 
 def _with_options(error: click.ClickException) -> click.ClickException:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-from swell.client.connection import Connection, NoServer, path
+from swell.client.connection import Connection, NoServer, NotScaled, path
 from swell.errors import NotFound, Rejected
 from swell.state import StateFolder
 
@@ -144,9 +145,9 @@ class Client:
         [job] = self._accepted(manifest)
         return job
 
-    def submit_manifest(self, text: str) -> list[Job]:
-        """Every job of a YAML file, all or none."""
-        return self._accepted(text)
+    def submit_manifest(self, manifest: str | dict[str, Any]) -> list[Job]:
+        """Every job of a YAML file, all or none; or of one document."""
+        return self._accepted(manifest)
 
     def check_manifest(self, text: str) -> list[dict[str, Any]]:
         """What a file asks for after defaults; nothing is submitted."""
@@ -220,6 +221,14 @@ class Client:
     def scale(self, ref: str | int, width: int | None, *, now: bool = False) -> Job:
         """Give it this width as soon as there is room; None: what the planner thinks best."""
         return Job(self, self.connection.json("POST", job_path(ref, "scale"), {"width": width, "now": now}))
+
+    def scale_best(self, ref: str | None = None) -> bool:
+        """At once, to all that a job could use now; None: the one that loses least. False: nobody gains by it."""
+        try:
+            self.connection.json("POST", "/scale" if ref is None else f"/scale/{quote(ref, safe='')}")
+        except NotScaled:
+            return False
+        return True
 
     def server(self) -> dict[str, Any]:
         """Which server it is, how many jobs it knows by state, and how much work was lost so far."""
@@ -307,6 +316,28 @@ class Client:
         query = {"days": days, "since": since, "by": by, "user": user, "all_users": all_users}
         found: dict[str, Any] = self.connection.json("GET", path("usage", **query))
         return found
+
+    # -- doors for the clients of other systems ----------------------------------------------------------------
+
+    def doors(self) -> list[dict[str, Any]]:
+        """Ports that are open without a token."""
+        doors: list[dict[str, Any]] = self.connection.json("GET", path("doors"))["doors"]
+        return doors
+
+    def open_door(self, name: str, port: int, *, user: str | None = None) -> dict[str, Any]:
+        """In the name of that user; None: one's own."""
+        asked = {"name": name, "port": port, "user": user}
+        door: dict[str, Any] = self.connection.json("POST", path("doors"), asked)
+        return door
+
+    def close_door(self, port: int) -> None:
+        self.connection.json("DELETE", path("doors", port))
+
+    def door_address(self, name: str, *, lasts_s: float) -> str:
+        """One that needs no header, until it expires."""
+        return str(
+            self.connection.json("POST", path("doors", "address"), {"name": name, "lasts_s": lasts_s})["address"]
+        )
 
 
 def _patiently(ask: Callable[[], T], patience_s: float) -> T:

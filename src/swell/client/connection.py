@@ -16,6 +16,11 @@ TIMEOUT_S = 90.0  # above any long poll
 KINDS: dict[str, type[SwellError]] = {
     kind.__name__: kind for kind in (Conflict, Denied, NotFound, Rejected, TooLarge, TooMany, Unavailable)
 }
+FOREIGN = {400: Rejected, 403: Denied, 404: NotFound, 409: Conflict}  # a door's errors have a status and words
+
+
+class NotScaled(Conflict):
+    """A door's words for it: ["Did not scale", 401]."""
 
 
 class NoServer(Unavailable):
@@ -148,7 +153,12 @@ def _identity(state: StateFolder) -> dict[str, str]:
 
 def _error(answer: Answer) -> SwellError:
     try:
-        error = json.loads(answer.data)["error"]
+        found = json.loads(answer.data)
+        if answer.status == 409 and isinstance(found, list):
+            return NotScaled(f"{found[0]}")
+        error = found["error"]
+        if isinstance(error, str) and answer.status in FOREIGN:
+            return FOREIGN[answer.status](error)
         return KINDS.get(error["kind"], SwellError)(error["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError):
         return SwellError(f"the server answers {answer.status}: {answer.data[:200]!r}")

@@ -146,9 +146,11 @@ class Controller:
         """Start it again: from its last checkpoint when it has one."""
         return self._intend(asked_from(origin, requeue(job, by, is_now=is_now, read=self._store.job)))
 
-    def scale(self, job: JobId, width: int | None, *, by: str, is_now: bool, origin: str = "") -> Future[None]:
+    def scale(
+        self, job: JobId, width: int | None, *, by: str, is_now: bool, origin: str = "", is_kept: bool = True
+    ) -> Future[None]:
         """Give it this width as soon as there is room; None: what the planner thinks best again."""
-        return self._intend(asked_from(origin, scale(job, width, by, is_now=is_now)))
+        return self._intend(asked_from(origin, scale(job, width, by, is_now=is_now, is_kept=is_kept)))
 
     def report(self, told: Report) -> Future[None]:
         """What a job says of itself. Done when it is on disk."""

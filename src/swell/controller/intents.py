@@ -14,7 +14,7 @@ from swell.controller.observe import Effect
 from swell.controller.training import fold_report
 from swell.controller.watching import learn
 from swell.controller.world import LiveJob, World
-from swell.controller.yielding import ask, go_back_to_checkpoint, resumes
+from swell.controller.yielding import ask, go_back_to_checkpoint, resumes, stop
 from swell.errors import Conflict, NotFound, Rejected
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.reason import Code
@@ -54,7 +54,12 @@ def report(told: Report) -> Intent[None]:
     def intent(turn: Turn) -> None:
         restart_s = fold_report(turn.world, told, turn.changes, turn.now)
         turn.restarts_s += [] if restart_s is None else [restart_s]
-        learn(turn.world, turn.world.jobs[told.attempt.job], turn.changes, turn.now)
+        job = turn.world.jobs[told.attempt.job]
+        learn(turn.world, job, turn.changes, turn.now)
+        asked = job.asked
+        is_safe = told.is_deaf and told.checkpoint is not None and job.state is not JobState.STOPPING
+        if is_safe and asked is not None:
+            turn.effects += stop(job, turn.changes, asked.cause, None)
 
     return intent
 
@@ -140,7 +145,9 @@ def _refuse_if_doomed(turn: Turn, record: JobRecord, read: Callable[[JobId], Job
             )
 
 
-def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool) -> Intent[None]:
+def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool, is_kept: bool = True) -> Intent[None]:
+    """`is_kept` False: from its next start on the width is the planner's choice again."""
+
     def intent(turn: Turn) -> None:
         job = _live(turn, job_id)
         shape = job.shape
@@ -153,7 +160,7 @@ def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool) -> Intent[
         is_running_at = job.attempt.width if job.attempt is not None else None
         if width is not None and is_running_at not in (None, width) and not is_now:
             _refuse_unless_it_resumes(job, "resize", f"stop and start it at once with: swell scale --now {job.id} N")
-        job.wanted_width = width
+        job.wanted_width = width if is_kept else job.wanted_width
         _note(turn, job, "ScaleRequested", by, width=width)
         if is_now and width is not None and is_running_at not in (None, width):
             cause = f"scaled to {width} by {by}"

@@ -33,9 +33,11 @@ class Reporting:
         name = AttemptId(attempt.job_id, attempt.number)
         folder = self.folder(attempt.job_id, spec.checkpoints)
         path = attempt.resume.checkpoint
+        token = make_token(self.secret, name, attempt.created_at + LASTS_S)
         told = {
             "SWELL_URL": self.url,
-            "SWELL_TOKEN": make_token(self.secret, name, attempt.created_at + LASTS_S),
+            "SWELL_TOKEN": token,
+            "SWELL_DOOR": f"{self.url}/d/{token}",
             "SWELL_CHECKPOINTS": folder,
             "SWELL_CHECKPOINT": "" if path is None else str(PurePosixPath(folder) / path),
             "SWELL_WIDTH": str(attempt.width),

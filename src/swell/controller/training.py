@@ -85,6 +85,8 @@ def _updated(job: LiveJob, known: TrainingRecord, report: Report, now: float) ->
         after = replace(after, metrics=_newest(after.metrics, dict(report.metrics)))
     if report.is_yielding:
         after = replace(after, yielded=job.attempts)
+    if report.saves_later:
+        after = replace(after, saves_later=job.attempts)
     after = after.with_measure(_measured(job, after, report))
     if report.checkpoint is not None:
         after = _with_checkpoint(job, after, report.checkpoint, now)
@@ -110,8 +112,8 @@ def _measured(job: LiveJob, known: TrainingRecord, report: Report) -> Measure:
 
 def _with_checkpoint(job: LiveJob, known: TrainingRecord, checkpoint: Checkpoint, now: float) -> TrainingRecord:
     before = known.checkpoint
-    if before is not None and before.epochs_done == checkpoint.epochs_done and before.path == checkpoint.path:
-        return known  # said again
+    if before is not None and before.epochs_done == checkpoint.epochs_done and checkpoint.path in (before.path, None):
+        return known  # said again, perhaps by somebody who does not know where it lies
     assert job.attempt is not None
     at = min(max(checkpoint.at, job.attempt.created_at), now)  # its clock may be wrong, ours decides
     since = job.durable_at

@@ -16,7 +16,7 @@ from swell.controller.world import LiveJob, World
 from swell.model.job import AttemptId, JobState, ResizeMode
 from swell.model.launch import CAUSE_REBOOT, CAUSE_START, CAUSE_STOPPED, CAUSE_TIME_LIMIT
 from swell.model.reason import Code
-from swell.model.training import Asked
+from swell.model.training import Asked, Checkpoint
 from swell.store import Changes, EventRecord
 from swell.throughput import predict
 
@@ -197,6 +197,7 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     """The attempt is over, the job is not: it lines up again, or is held."""
     assert job.attempt is not None
     asked, attempt = job.asked, job.attempt
+    _count_what_was_saved_last(job, ended_at)
     lost_s = lost_time_s(job, ended_at)
     lost = job.devices * lost_s
     job.lost_gpu_seconds += lost
@@ -221,6 +222,16 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     if outcome == "failed" and failure is not None:
         detail |= {"exit_code": failure.exit_code}
     changes.events.append(EventRecord("Yielded" if outcome == "yielded" else "Retrying", job.id, detail=detail))
+
+
+def _count_what_was_saved_last(job: LiveJob, ended_at: float) -> None:
+    """It saves an epoch after it has reported it; a process that ended in order has come past its save."""
+    training = job.training
+    if training is None or training.saves_later != job.attempts or not job.has_only_succeeded:
+        return
+    if training.checkpoint is None or training.checkpoint.epochs_done < training.epochs_done:
+        saved = Checkpoint(training.epochs_done, None, ended_at, job.attempts)
+        job.training = replace(training, checkpoint=saved)
 
 
 def go_back_to_checkpoint(job: LiveJob) -> None:

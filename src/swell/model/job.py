@@ -169,6 +169,13 @@ class JobSpec:
     def tasks_total(self) -> int:
         return len(self.array.indices) if self.array else sum(role.count for role in self.roles)
 
+    def gpus_at(self, width: int) -> int:
+        """Of all its tasks together."""
+        first, *others = self.roles
+        if self.dimension is Dimension.GPUS:
+            return sum(role.count * width for role in self.roles if role.resources.gpus)
+        return width * first.resources.gpus + sum(role.count * role.resources.gpus for role in others)
+
     def to_document(self) -> dict[str, Any]:
         return {
             "name": self.name,

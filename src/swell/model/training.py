@@ -38,6 +38,8 @@ class Report:
     metrics: tuple[tuple[str, float], ...] = ()
     left_s: float | None = None  #: the job's own estimate of what is left
     is_yielding: bool = False
+    is_deaf: bool = False  #: it never asks what it should do, so it is stopped where it has made its work durable
+    saves_later: bool = False  #: it saves an epoch after it has reported it: durable at the latest by a clean end
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class TrainingRecord:
     metrics: dict[str, float] = field(default_factory=dict)
     ends_at: float | None = None  #: when it is expected to be done, were nothing to change; None: not known
     yielded: int | None = None  #: the attempt that said it ends because it was asked to; None: none did
+    saves_later: int | None = None  #: the attempt whose epochs are durable once it has ended cleanly; None: none
 
     @property
     def left(self) -> float | None:

@@ -5,12 +5,14 @@ it makes no decision. One thread writes, and commits once for everybody who wait
 "accepted" comes after the commit has reached the disk. Nothing outside this package writes SQL.
 """
 
+from swell.store.doors import DoorRecord
 from swell.store.records import AttemptRecord, EventRecord, JobRecord, NewJob, TaskRecord
 from swell.store.store import Changes, Store, no_job, open_store
 
 __all__ = [
     "AttemptRecord",
     "Changes",
+    "DoorRecord",
     "EventRecord",
     "JobRecord",
     "NewJob",

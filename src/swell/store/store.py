@@ -33,6 +33,7 @@ from swell.model.reason import Code
 from swell.model.usage import Account, DayOfUse, Used
 from swell.store import tables
 from swell.store.disk import disk_trouble
+from swell.store.doors import DoorStore
 from swell.store.migrate import migrate
 from swell.store.records import (
     AttemptRecord,
@@ -96,6 +97,7 @@ class Store:
         self.on_commit: Callable[[float], None] = lambda _: None  #: how long one took, in seconds
         self._writer = Writer(writing, self._tell)
         self.id = self._writer.submit(_identity).result()
+        self.doors = DoorStore(self._writer.submit, self._rows)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Called after every commit, from the writer's thread; it must not block."""

@@ -16,6 +16,7 @@ OF_ONE_ATTEMPT = frozenset(
         "SWELL_URL",
         "SWELL_SOCKET",
         "SWELL_TOKEN",
+        "SWELL_DOOR",
         "SWELL_CHECKPOINTS",
         "SWELL_CHECKPOINT",
         "SWELL_WIDTH",

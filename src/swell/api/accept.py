@@ -1,0 +1,37 @@
+"""How do jobs that were read and found good become somebody's?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from swell.api.caller import Caller
+from swell.api.containers import refuse_without_runtime
+from swell.api.services import Services
+from swell.errors import Denied
+from swell.model.job import JobSpec
+from swell.store import JobRecord, NewJob
+
+
+async def accept(
+    services: Services,
+    caller: Caller,
+    specs: list[JobSpec],
+    env: Mapping[str, str],
+    *,
+    key: str | None = None,
+    digest: str = "",
+) -> list[JobRecord]:
+    """All or none, in the caller's name. Accepted means written to disk."""
+    if services.box is not None and caller.uid is None:
+        raise Denied(f"jobs run here as who submits them, and {caller.user!r} is nobody of this machine")
+    await refuse_without_runtime(services, specs)
+    new = [NewJob(spec, caller.user, dict(env), caller.uid) for spec in specs]
+    accepted = services.controller.submit(
+        new,
+        key=key,
+        digest=digest,
+        origin=caller.origin,
+        queued_max=services.config.limits_of(caller.user).queued,
+    )
+    return await asyncio.wrap_future(accepted)

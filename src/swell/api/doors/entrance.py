@@ -1,0 +1,119 @@
+"""How does somebody get in, and in whose name?
+
+On the main port with a user's token, or under `/d/<token>/…`, an address that is a token; on a port of its own that an
+admin has opened. Without any of them nothing is there: 404. Tokens in addresses are cut off before anything
+else sees the path, so that none ends up in a log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from swell.api.caller import SCOPE_KEY as CALLER_KEY
+from swell.api.doors.address import read_address_token
+from swell.api.doors.genai import genai_router
+from swell.api.doors.kubeprofiler import kubeprofiler_router
+from swell.api.doors.visitor import SCOPE_KEY, Visitor
+from swell.api.doors.wire import door_app
+from swell.api.services import Services
+from swell.api.wire import Json
+from swell.controller.reporting import read_token
+from swell.errors import NotFound
+from swell.store import DoorRecord
+
+CAPABILITY = "/d/"
+NOBODY = Json({"error": {"kind": "NotFound", "message": "there is nothing here"}}, 404)
+SAY_S = 1.0  # refusals are logged at most this often: whoever guesses must not fill the disk
+
+Scope = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+
+class Doors:
+    """All doors on the main port, for those whom the guard has let in or who bring an address."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        routers = {"genai": genai_router(services), "kubeprofiler": kubeprofiler_router(services)}
+        self.rooms = {name: door_app([router]) for name, router in routers.items()}
+        self._all = door_app(list(routers.values()))
+        self._refused, self._said_at = 0, 0.0
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if not scope["path"].startswith(CAPABILITY):
+            await self._all({**scope, SCOPE_KEY: Visitor(scope[CALLER_KEY])}, receive, send)
+            return
+        token, _, rest = scope["path"].removeprefix(CAPABILITY).partition("/")
+        entered = self._by_job(token) or self._by_user(token)
+        if entered is None:
+            self._note_refusal(scope)
+            await NOBODY(scope, receive, send)
+            return
+        room, visitor = entered
+        path = f"/{rest}"
+        inside = {**scope, "path": path, "raw_path": path.encode(), SCOPE_KEY: visitor, CALLER_KEY: visitor.caller}
+        await room(inside, receive, send)
+
+    def listener(self, door: DoorRecord) -> Any:
+        """What an opened port serves: one door, in the name of whoever opened it, without an admin's rights."""
+        return Listener(self.rooms[door.name], door, self._services)
+
+    def _by_job(self, token: str) -> tuple[Any, Visitor] | None:
+        attempt = read_token(self._services.job_secret, token, self._services.now())
+        if attempt is None:
+            return None
+        try:
+            job = self._services.store.job(attempt.job)
+        except NotFound:
+            return None
+        if job.state.has_ended or job.attempts != attempt.number:
+            return None  # it dies with its attempt
+        caller = self._services.acting_for(job.owner, f"job {job.id}")
+        return None if caller is None else (self._all, Visitor(caller, attempt))
+
+    def _by_user(self, token: str) -> tuple[Any, Visitor] | None:
+        found = read_address_token(self._services.job_secret, token, self._services.now())
+        if found is None or found[0] not in self.rooms:
+            return None
+        door, user = found
+        caller = self._services.acting_for(user, f"address of door {door}")
+        return None if caller is None else (self.rooms[door], Visitor(caller))
+
+    def _note_refusal(self, scope: Scope) -> None:
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._said_at > SAY_S:
+            origin = scope["client"][0] if scope.get("client") else "somebody"
+            log.warning("refused %d requests under addresses that are forged or over, last: %s", self._refused, origin)
+            self._refused, self._said_at = 0, now
+
+
+class Listener:
+    """A port without a token. A browser can be made to send requests to it by any page, so Host and Origin count."""
+
+    def __init__(self, room: Any, door: DoorRecord, services: Services) -> None:
+        self._room = room
+        self._hosts = {f"{name}:{door.port}" for name in ("127.0.0.1", "localhost")}
+        self._services = services
+        self._owner, self._origin = door.owner, f"door {door.name} on port {door.port}"
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        headers = dict(scope["headers"])
+        host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
+        own = [f"http://{name}".encode() for name in self._hosts]
+        if host not in self._hosts or (origin is not None and origin not in own):
+            said = f"this port answers to {' and '.join(sorted(self._hosts))} only, and to pages of no other site"
+            await Json({"error": said}, 403)(scope, receive, send)
+            return
+        caller = self._services.acting_for(self._owner, self._origin)
+        if caller is None:
+            await Json({"error": f"{self._owner}, who opened this port, is nobody here any more"}, 403)(
+                scope, receive, send
+            )
+            return
+        await self._room({**scope, SCOPE_KEY: Visitor(caller), CALLER_KEY: caller}, receive, send)

@@ -1,0 +1,222 @@
+"""What do the words of genai's workload manager mean here: scale, job metadata, monitor?
+
+docs/moving/genai-workload-manager.md lists every one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from fastapi.concurrency import run_in_threadpool
+
+from swell.api.doors import records
+from swell.api.doors.ledger import Ledger
+from swell.api.doors.records import Record, merged, new_record, record_of, with_checkpoint
+from swell.api.doors.scaling import free_gpus, new_width
+from swell.api.doors.visitor import Visitor, visitor_of
+from swell.api.doors.wire import json_object, need, number, text
+from swell.api.reports import Pace
+from swell.api.services import Services
+from swell.api.wire import Json
+from swell.errors import Conflict
+from swell.model.job import JobState, ResizeMode
+from swell.model.training import Checkpoint, Report
+from swell.store import JobRecord
+
+Body = Annotated[dict[str, Any], Depends(json_object)]
+By = Annotated[Visitor, Depends(visitor_of)]
+
+
+def genai_router(services: Services) -> APIRouter:
+    router = APIRouter()
+    for add in (_add_manager, _add_changes, _add_reads, _add_monitor):
+        add(router, services)
+    return router
+
+
+# -- manager -------------------------------------------------------------------------------------------------------
+
+
+def _add_manager(router: APIRouter, services: Services) -> None:
+    @router.post("/scale/{name}")
+    async def scale_one(name: str, visitor: By) -> Response:
+        """Now: what it did since its checkpoint is lost, as those who call this expect."""
+        visitor.refuse_jobs("scaling")
+        job = visitor.find_one(services.store, name)
+        return _said(await _scale(services, visitor, job))
+
+    @router.post("/scale")
+    async def scale_any(visitor: By) -> Response:
+        """The first that gains by it: most recent checkpoint first, because it loses least; then by arrival."""
+        visitor.refuse_jobs("scaling")
+        known = await run_in_threadpool(Ledger(services, visitor).live)
+        pairs = [(record_of(job, {}) | {"id": job.id}, job) for job in known]
+        found = [record for record, _ in pairs]
+        jobs = {job.id: job for _, job in pairs}
+        for record in (*records.by_checkpoint_limit(found), *records.by_arrival(found)):
+            if await _scale(services, visitor, jobs[record["id"]]):
+                return _said(True)
+        return _said(False)
+
+
+def _said(is_scaled: bool) -> Response:
+    return Json(["Scaled", 200]) if is_scaled else Json(["Did not scale", 401], 409)
+
+
+async def _scale(services: Services, visitor: Visitor, job: JobRecord) -> bool:
+    """False: it has the width it would get, or may not be stopped."""
+    snapshot = services.controller.snapshot
+    view = snapshot.jobs_by_id.get(job.id)
+    if view is None or view.shape.is_array or view.mode is ResizeMode.NEVER:
+        return False
+    width = new_width(view, snapshot)
+    if width == view.width or view.state not in (JobState.STARTING, JobState.RUNNING):
+        return False
+    by = visitor.caller.user
+    await asyncio.wrap_future(services.controller.scale(job.id, width, by=by, is_now=True, is_kept=False))
+    return True
+
+
+# -- job metadata: what changes ------------------------------------------------------------------------------------
+
+
+def _add_changes(router: APIRouter, services: Services) -> None:
+    pace = Pace()
+
+    @router.post("/add_job")
+    async def add_job(body: Body, visitor: By) -> Response:
+        visitor.refuse_jobs("adding a record")
+        record = new_record(body, services.now())
+        await Ledger(services, visitor).add(record)
+        return Json({"message": "Job added", "job": record}, 201)
+
+    @router.put("/update_last_checkpoint")
+    async def update_last_checkpoint(body: Body, visitor: By) -> Response:
+        """What fms-hf-tuning's notifier sends; for a job that Swell runs it is a report like the library's."""
+        need(body, ("job_name", "last_checkpoint_time", "completed_epochs"))
+        ledger = Ledger(services, visitor)
+        job = ledger.reporting_job(text(body, "job_name"))
+        if job is None:
+            return await ledger.change(body, lambda known: with_checkpoint(known, body))
+        report = _report(visitor, job, body)
+        pace.step(report.attempt)
+        await asyncio.wrap_future(services.controller.report(report))
+        return Json({"message": "Job updated", "job": ledger.record(services.store.job(job.id))})
+
+    @router.put("/update_job_status")
+    async def update_job_status(body: Body, visitor: By) -> Response:
+        """Only "completed" has a meaning."""
+        need(body, ("job_name", "status"))
+        told = {"status": text(body, "status")}
+        ledger = Ledger(services, visitor)
+        job = ledger.job(text(body, "job_name"))
+        if job is None:
+            return await ledger.change(body, lambda known: merged(known, told))
+        if job.state.has_ended == (told["status"] == "completed"):
+            return Json({"message": "Job updated", "job": ledger.record(job)})
+        raise Conflict(
+            f"job {job.id} ({job.name}) has ended; start it again with: swell requeue {job.id}"
+            if job.state.has_ended
+            else f"job {job.id} ({job.name}) is {job.state}, and Swell sees by itself when it completes; "
+            f"to end it: swell cancel {job.id}"
+        )
+
+    @router.put("/increment_restarts")
+    async def increment_restarts(body: Body, visitor: By) -> Response:
+        need(body, ("job_name",))
+        ledger = Ledger(services, visitor)
+        job = ledger.job(text(body, "job_name"))
+        if job is not None:
+            raise Conflict(
+                f"Swell counts the restarts of job {job.id} ({job.name}) by itself: {max(0, job.attempts - 1)}; "
+                f"to start it again: swell requeue {job.id}"
+            )
+        return await ledger.change(body, lambda known: known | {"restarts": known["restarts"] + 1})
+
+    @router.put("/update_job")
+    async def update_job(body: Body, visitor: By) -> Response:
+        need(body, ("job_name",))
+        ledger = Ledger(services, visitor)
+        job = ledger.job(text(body, "job_name"))
+        told = {field: value for field, value in body.items() if field != "job_name"}
+        if job is None:
+            return await ledger.change(body, lambda known: merged(known, told))
+        return await ledger.note(job, told)
+
+    @router.delete("/delete_job")
+    async def delete_job(body: Body, visitor: By) -> Response:
+        need(body, ("job_name",))
+        visitor.refuse_jobs("deleting a record")
+        await Ledger(services, visitor).delete(text(body, "job_name"))
+        return Json({"message": "Job deleted"})
+
+
+def _report(visitor: Visitor, job: JobRecord, body: dict[str, Any]) -> Report:
+    attempt = visitor.present(job)
+    done = number(body, "completed_epochs")
+    total = None if body.get("total_epochs") is None else number(body, "total_epochs")
+    checkpoint = Checkpoint(done, None, number(body, "last_checkpoint_time"), attempt.number)
+    epochs = _timed(job.training.checkpoint if job.training else None, checkpoint)
+    return Report(
+        attempt, rank=0, epochs_done=done, epochs_total=total, epochs=epochs, checkpoint=checkpoint, is_deaf=True
+    )
+
+
+def _timed(before: Checkpoint | None, now: Checkpoint) -> tuple[tuple[int, float], ...]:
+    """How long an epoch took, by two checkpoints of one attempt: all that a job tells that only notifies."""
+    if before is None or before.attempt != now.attempt or now.epochs_done <= before.epochs_done or now.at <= before.at:
+        return ()
+    return ((int(now.epochs_done), (now.at - before.at) / (now.epochs_done - before.epochs_done)),)
+
+
+# -- job metadata: what is read ------------------------------------------------------------------------------------
+
+
+def _add_reads(router: APIRouter, services: Services) -> None:
+    async def every(visitor: Visitor) -> list[Record]:
+        return await run_in_threadpool(Ledger(services, visitor).every)
+
+    @router.get("/get_job/{name}")
+    async def get_job(name: str, visitor: By) -> Response:
+        ledger = Ledger(services, visitor)
+        job = ledger.job(name)
+        return Json(ledger.foreign(name) if job is None else ledger.record(job))
+
+    @router.get("/get_all_jobs")
+    async def get_all_jobs(visitor: By) -> Response:
+        return Json(await every(visitor))
+
+    @router.get("/get_jobs_by_arrival")
+    async def get_jobs_by_arrival(visitor: By) -> Response:
+        return Json(records.by_arrival(await every(visitor)))
+
+    @router.get("/get_jobs_by_checkpoint_limit")
+    async def get_jobs_by_checkpoint_limit(visitor: By) -> Response:
+        return Json(records.by_checkpoint_limit(await every(visitor)))
+
+    @router.get("/get_jobs_by_difference/{difference:int}")
+    async def get_jobs_by_difference(difference: int, visitor: By) -> Response:
+        return Json(records.by_difference(await every(visitor), difference))
+
+    @router.get("/get_scale_down_jobs_by_checkpoint/{needed:int}")
+    async def get_scale_down_jobs_by_checkpoint(needed: int, visitor: By) -> Response:
+        return Json(records.scale_down(await every(visitor), needed))
+
+
+# -- monitor -------------------------------------------------------------------------------------------------------
+
+
+def _add_monitor(router: APIRouter, services: Services) -> None:
+    @router.get("/freegpu")
+    async def freegpu() -> Response:
+        return Json(free_gpus(services.controller.snapshot))
+
+    @router.get("/resourcequota/{namespace}")
+    async def resourcequota(namespace: str) -> Response:
+        """There are no namespaces here: every one has all GPUs that can be reached."""
+        del namespace
+        snapshot = services.controller.snapshot
+        total = sum(len(node.devices) for node in snapshot.nodes if node.is_reachable)
+        return Json({"limit": str(total), "used": str(total - sum(free_gpus(snapshot).values()))})

@@ -1,0 +1,176 @@
+"""What do kubeprofiler's words mean here: profiling, has_to_stop, end_epoch, and the older submit and signal_end?
+
+Scripts written for it save *after* they have reported an epoch, from every rank, and ask at the start of the next one
+whether they have to stop. So an epoch is durable when all ranks have come back to ask, at the latest when the next one
+ends; `Roll` counts them. docs/moving/kubeprofiler.md has the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import PlainTextResponse
+
+from swell.api.doors.submission import submit as submit_as
+from swell.api.doors.visitor import Visitor, visitor_of
+from swell.api.doors.wire import json_object, need, number, whole
+from swell.api.reports import ATTEMPTS_REMEMBERED_MAX, Pace
+from swell.api.services import Services
+from swell.api.wire import Json
+from swell.errors import NotFound
+from swell.model.job import AttemptId
+from swell.model.training import Checkpoint, Report
+from swell.store import JobRecord
+
+UUID = re.compile(r"([0-9a-f]{8})-([0-9]{1,18})")
+Body = Annotated[dict[str, Any], Depends(json_object)]
+By = Annotated[Visitor, Depends(visitor_of)]
+
+
+def kubeprofiler_router(services: Services) -> APIRouter:
+    router = APIRouter()
+    rolls, pace = Rolls(), Pace()
+
+    async def tell(job: JobRecord, attempt: AttemptId, *, durable: float | None, **told: Any) -> None:
+        """`durable`: so many epochs are; None: nothing new."""
+        known = job.training.checkpoint if job.training else None
+        checkpoint = None
+        if durable and (known is None or durable > known.epochs_done):
+            checkpoint = Checkpoint(durable, None, services.now(), attempt.number)
+        if checkpoint is None and not told:
+            return
+        pace.step(attempt)
+        report = Report(attempt, **{"rank": 0, "checkpoint": checkpoint, "saves_later": True, **told})
+        await asyncio.wrap_future(services.controller.report(report))
+
+    @router.post("/profiling/{uuid}")
+    async def profiling(uuid: str, body: Body, visitor: By) -> Response:
+        """Measurements: every so many steps, and at an epoch's end with its duration."""
+        job = _find(services, visitor, uuid)
+        attempt = visitor.present(job)
+        need(body, ("iternum", "meandur", "gpumem"))
+        iterations, mean_s = whole(body, "iternum"), number(body, "meandur")
+        epoch_s = None if body.get("epochDur") is None else number(body, "epochDur")
+        steps, durable = rolls.of(job, attempt).measured(iterations, epoch_s)
+        rank = whole(body, "rank") if body.get("rank") is not None else 0
+        memory = number(body, "gpumem") or None  # it measures 0 where it cannot see its own process
+        measured = (steps, steps * mean_s) if steps > 0 else None
+        await tell(job, attempt, durable=durable, rank=rank, steps=measured, memory_mib=memory)
+        return Json({"message": "profile taken"})
+
+    @router.get("/has_to_stop/{uuid}")
+    async def has_to_stop(uuid: str, visitor: By) -> Response:
+        """Asked by every rank before it begins an epoch; all of one epoch get the same answer."""
+        job = _find(services, visitor, uuid)
+        attempt = visitor.present(job)
+        await tell(job, attempt, durable=rolls.of(job, attempt).passed())
+        done = job.training.epochs_done if job.training else 0.0
+        control = services.controller.control(attempt)
+        if control.yield_now or (control.stop_after_epoch is not None and done >= control.stop_after_epoch):
+            return PlainTextResponse("1")
+        services.controller.has_begun(attempt, 0, int(done) + 1)
+        return PlainTextResponse("0")
+
+    @router.post("/end_epoch/{uuid}")
+    async def end_epoch(uuid: str, body: Body, visitor: By) -> Response:
+        """From every rank; the first of them counts."""
+        job = _find(services, visitor, uuid)
+        attempt = visitor.present(job)
+        need(body, ("done",))
+        done = whole(body, "done", low=1)
+        is_first, epoch_s = rolls.of(job, attempt).ended(done)
+        if is_first:
+            epochs = () if epoch_s is None else ((done, epoch_s),)
+            before = float(done - 1)
+            await tell(job, attempt, durable=before, begun=done, epochs_done=float(done), epochs=epochs)
+        return Json({"message": "epoch taken"})
+
+    @router.post("/signal_end/{uuid}")
+    async def signal_end(uuid: str, visitor: By) -> Response:
+        """It has come past its last save."""
+        job = _find(services, visitor, uuid)
+        done = job.training.epochs_done if job.training else 0.0
+        await tell(job, visitor.present(job), durable=done)
+        return Json({"message": "end taken"})
+
+    @router.post("/submit")
+    async def submit(body: Body, visitor: By) -> Response:
+        visitor.refuse_jobs("submitting")
+        job = await submit_as(services, visitor.caller, body)
+        return Json({"message": "job submitted", "job_id": job_uuid(services, job.id), "id": job.id}, 201)
+
+    return router
+
+
+def job_uuid(services: Services, job: int) -> str:
+    """As in the job's own JOB_UUID (worker/environment.py)."""
+    return f"{services.store.id[:8]}-{job}"
+
+
+def _find(services: Services, visitor: Visitor, uuid: str) -> JobRecord:
+    match = UUID.fullmatch(uuid)
+    if match is not None and match[1] == services.store.id[:8]:
+        job = services.store.job(int(match[2]))
+        if visitor.may_touch(job):
+            return job
+    raise NotFound(f"there is no job {uuid!r}; send JOB_UUID as the job has it")
+
+
+@dataclass(slots=True)
+class Roll:
+    """Who has come how far in one attempt. Lost with the server, and then an epoch counts as durable a little later."""
+
+    ranks: int | None  #: how many there are, by the epoch before; None: nobody knows yet
+    done: int = 0  #: epochs, by whoever was first
+    posts: int = 0  #: ranks that have reported the end of that epoch
+    asked: int = 0  #: ranks that have come back since
+    iterations: int = 0  #: of the newest profile
+    iterations_at_end: int = (
+        0  #: of the newest profile of an epoch's end; step profiles of that epoch may still be late
+    )
+    epoch_s: float | None = None  #: of the epoch that is about to be reported; None: not told
+
+    def ended(self, done: int) -> tuple[bool, float | None]:
+        """Was this the first rank, and how long did the epoch take?"""
+        if done <= self.done:
+            self.posts += done == self.done
+            return False, None
+        self.ranks = self.posts or self.ranks
+        self.done, self.posts, self.asked = done, 1, 0
+        epoch_s, self.epoch_s = self.epoch_s, None
+        return True, epoch_s
+
+    def passed(self) -> float | None:
+        """A rank begins the next epoch; when all of them have, the last one is durable."""
+        self.asked += 1
+        return float(self.done) if self.ranks is not None and self.asked >= self.ranks else None
+
+    def measured(self, iterations: int, epoch_s: float | None) -> tuple[int, float | None]:
+        """Steps since the last profile, and what is durable by it."""
+        steps = iterations - self.iterations
+        self.iterations = max(self.iterations, iterations)
+        if epoch_s is not None:
+            self.epoch_s, self.iterations_at_end = epoch_s, max(self.iterations_at_end, iterations)
+            return steps, None
+        is_of_next = self.posts > 0 and iterations > self.iterations_at_end
+        return steps, float(self.done) if is_of_next and self.ranks == 1 else None
+
+
+class Rolls:
+    """One per attempt; ports have threads of their own, so there is a lock."""
+
+    def __init__(self) -> None:
+        self._rolls: dict[AttemptId, Roll] = {}
+        self._mutex = threading.Lock()
+
+    def of(self, job: JobRecord, attempt: AttemptId) -> Roll:
+        with self._mutex:
+            if len(self._rolls) > ATTEMPTS_REMEMBERED_MAX:
+                self._rolls.clear()  # far more than run at once; those that run are a little later durable
+            ranks = 1 if job.tasks_total == 1 and job.width <= 1 else None  # on one GPU there is but one process
+            return self._rolls.setdefault(attempt, Roll(ranks))

@@ -1,0 +1,134 @@
+"""Which records may a visitor see and change: of Swell's jobs, and of jobs that somebody else runs?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+
+from swell.api.doors.records import Record, merged, record_of
+from swell.api.doors.visitor import Visitor
+from swell.api.doors.wire import text
+from swell.api.services import Services
+from swell.api.wire import Json
+from swell.errors import Conflict, NotFound, Rejected
+from swell.store import JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All records that one visitor may see."""
+
+    services: Services
+    visitor: Visitor
+
+    @property
+    def _owner(self) -> str:
+        return self.visitor.caller.user
+
+    def job(self, name: str) -> JobRecord | None:
+        """The one that Swell runs under this name; None: it runs none."""
+        store = self.services.store
+        return self.visitor.find_one(store, name) if self.visitor.knows(store, name) else None
+
+    def reporting_job(self, name: str) -> JobRecord | None:
+        """As `job`; a notifier takes its job's name from its host's, so at a job's own address that is its name too."""
+        found = self.job(name)
+        if found is None and self.visitor.attempt is not None:
+            own = self.services.store.job(self.visitor.attempt.job)
+            if name in {node.partition("-master")[0] for node in own.nodes}:
+                return own
+        return found
+
+    def live(self) -> list[JobRecord]:
+        return [job for job in self.services.store.active() if self.visitor.may_touch(job)]
+
+    def every(self) -> list[Record]:
+        """Of several jobs with one name all that live, or else the newest."""
+        if self.visitor.attempt is not None:
+            return [self.record(self.services.store.job(self.visitor.attempt.job))]
+        noted = self.services.store.doors.foreign(self._owner)
+        jobs, _ = self.services.store.listing(ended_since=None)
+        shown: dict[str, list[JobRecord]] = {}
+        for job in jobs:  # those that live come first, then the newest
+            if self.visitor.may_touch(job) and (job.name not in shown or not job.state.has_ended):
+                shown.setdefault(job.name, []).append(job)
+        others = [record for name, record in noted.items() if name not in shown]
+        return [record_of(job, noted.get(job.name, {})) for some in shown.values() for job in some] + others
+
+    def record(self, job: JobRecord) -> Record:
+        return record_of(job, self.services.store.doors.foreign(self._owner).get(job.name, {}))
+
+    def foreign(self, name: str) -> Record:
+        found = None if self.visitor.attempt else self.services.store.doors.foreign(self._owner).get(name)
+        if found is None:
+            raise _unknown(name)
+        return found
+
+    async def add(self, record: Record) -> None:
+        name = record["job_name"]
+        duplicate = Rejected(f"there is a job {name!r} already; choose another job_name, or PUT /update_job")
+        if self.job(name) is not None:
+            raise duplicate
+
+        def change(known: Record | None) -> Record:
+            if known is not None:
+                raise duplicate
+            return record
+
+        await self._write(name, change)
+
+    async def change(self, body: dict[str, Any], what: Callable[[Record], Record]) -> Response:
+        """A record of somebody else's job."""
+        name = text(body, "job_name")
+        if self.visitor.attempt is not None:
+            raise _unknown(name)
+
+        def change(known: Record | None) -> Record:
+            if known is None:
+                raise _unknown(name)
+            return what(known)
+
+        return Json({"message": "Job updated", "job": await self._write(name, change)})
+
+    async def note(self, job: JobRecord, told: Record) -> Response:
+        """Remember what Swell does not know by itself, refuse what is not so."""
+        known = record_of(job, {})
+        wrong = {field: value for field, value in told.items() if field in known and value != known[field]}
+        if wrong:
+            field, value = min(wrong.items())
+            raise Conflict(
+                f"{field} of job {job.id} ({job.name}) is {known[field]!r}, not {value!r}: Swell runs it and knows; "
+                f"{_instead(field, job)}"
+            )
+        noted = {field: value for field, value in told.items() if field not in known}
+        if noted:
+            await self._write(job.name, lambda before: merged(before or {}, noted))
+        return Json({"message": "Job updated", "job": self.record(job)})
+
+    async def delete(self, name: str) -> None:
+        job = self.job(name)
+        if job is not None:
+            by = self._owner
+            await asyncio.wrap_future(self.services.controller.delete([job], by=by))
+        elif name not in self.services.store.doors.foreign(self._owner):
+            raise _unknown(name)
+        await self._write(name, lambda _: None)
+
+    async def _write(self, name: str, change: Callable[[Record | None], Record | None]) -> Record | None:
+        return await asyncio.wrap_future(self.services.store.doors.change_foreign(self._owner, name, change))
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"there is no job {name!r}; GET /get_all_jobs lists them")
+
+
+def _instead(field: str, job: JobRecord) -> str:
+    if field == "gpu_assigned":
+        return f"to change its width: POST /scale/{job.name}, or swell scale {job.id} N"
+    if field in ("completed_epochs", "last_checkpoint_time", "total_epochs"):
+        return "to report a checkpoint: PUT /update_last_checkpoint"
+    return f"`swell show {job.id}` says how it stands"

@@ -1,0 +1,121 @@
+"""Endpoints for doors themselves: make an address, open a port, close it, list what is open."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import Field
+
+from swell.api.caller import Caller, caller_of
+from swell.api.documents import iso
+from swell.api.doors.address import make_address_token
+from swell.api.services import Services
+from swell.api.wire import ERRORS, Json, Strict
+from swell.errors import Conflict, Denied, NotFound, Rejected
+from swell.manifests.fields import did_you_mean
+from swell.store import Changes, DoorRecord, EventRecord
+
+DOORS = ("genai", "kubeprofiler")
+LASTS_S_DEFAULT = 30 * 86400.0
+LASTS_S_MAX = 366 * 86400.0  # it cannot be taken back, so it must end by itself
+
+By = Annotated[Caller, Depends(caller_of)]
+
+
+class Opening(Strict):
+    name: str = Field(description="which door: genai or kubeprofiler")
+    port: int = Field(ge=0, le=65535, description="on loopback; 0: any that is free")
+    user: str | None = Field(default=None, max_length=100, description="in whose name it acts; null: the caller's")
+
+
+class Addressing(Strict):
+    name: str = Field(description="which door: genai or kubeprofiler")
+    lasts_s: float = Field(default=LASTS_S_DEFAULT, gt=0, le=LASTS_S_MAX, allow_inf_nan=False)
+
+
+def doors_router(services: Services) -> APIRouter:
+    router = APIRouter(prefix="/api/v1/doors", tags=["doors"], responses=ERRORS)
+    store, keeper = services.store, services.doorkeeper
+
+    def document(door: DoorRecord) -> dict[str, Any]:
+        found = {**asdict(door), "opened_at": iso(door.opened_at), "url": f"http://127.0.0.1:{door.port}"}
+        return {**found, "problem": keeper.problems.get(door.port)}
+
+    async def note(kind: str, caller: Caller, door: DoorRecord) -> None:
+        detail = {"door": door.name, "port": door.port}
+        event = EventRecord(kind, actor=caller.user, detail=detail, origin=caller.origin)
+        await asyncio.wrap_future(store.record(Changes(events=[event])))
+
+    @router.get("")
+    async def listing() -> Response:
+        """Ports that serve a door without a token; `problem` says why one is not open although it should be."""
+        return Json({"doors": [document(door) for door in store.doors.opened()]})
+
+    @router.post("", status_code=201)
+    async def open_door(body: Opening, caller: By) -> Response:
+        """Serve a door on a port of its own, without a token, in somebody's name; admins only."""
+        _refuse_unless_admin(caller, "open")
+        _refuse_unknown(body.name)
+        owner = await asyncio.to_thread(_owner, services, caller, body.user)
+        if any(door.port == body.port for door in store.doors.opened()):
+            raise Conflict(f"port {body.port} has a door already; close it first: swell door close --port {body.port}")
+        listener = keeper.bind(body.port)
+        door = DoorRecord(listener.getsockname()[1], body.name, owner, services.now())
+        try:
+            await note("DoorOpened", caller, door)
+            await asyncio.wrap_future(store.doors.open(door))
+        except BaseException:
+            listener.close()
+            raise
+        keeper.serve(door, listener)
+        return Json(document(door), 201)
+
+    @router.delete("/{port}", status_code=204)
+    async def close_door(port: int, caller: By) -> Response:
+        _refuse_unless_admin(caller, "close")
+        door = next((door for door in store.doors.opened() if door.port == port), None)
+        if door is None:
+            raise NotFound(f"no door is open on port {port}; `swell door` lists those that are")
+        await note("DoorClosed", caller, door)
+        await asyncio.wrap_future(store.doors.close(port))
+        await asyncio.to_thread(keeper.close, port)
+        return Response(status_code=204)
+
+    @router.post("/address", status_code=201)
+    async def address(body: Addressing, caller: By) -> Response:
+        """An address that needs no header, for one door, in the caller's name. Nothing of it is stored."""
+        _refuse_unknown(body.name)
+        expires_at = services.now() + body.lasts_s
+        token = make_address_token(services.job_secret, door=body.name, user=caller.user, expires_at=expires_at)
+        return Json({"address": f"http://{min(services.hosts)}/d/{token}", "expires_at": iso(expires_at)}, 201)
+
+    return router
+
+
+def _owner(services: Services, caller: Caller, user: str | None) -> str:
+    """Whoever reaches the port acts as this one, so it is never root."""
+    name = user or caller.user
+    found = services.acting_for(name, caller.origin)
+    if services.box is None and name != caller.user:
+        raise Rejected(f"this server is {caller.user}'s alone; a door acts in their name, not in {name!r}'s")
+    if found is None:
+        raise Rejected(f"there is no user {name!r} on this machine")
+    if found.uid == 0:
+        raise Rejected(
+            "everybody on this machine could run jobs as root through that port; say in whose name it acts instead "
+            "(swell door open --as USER)"
+        )
+    return name
+
+
+def _refuse_unknown(name: str) -> None:
+    if name not in DOORS:
+        raise Rejected(f"there is no door {name[:100]!r}{did_you_mean(name, list(DOORS))}")
+
+
+def _refuse_unless_admin(caller: Caller, what: str) -> None:
+    if not caller.is_admin:
+        raise Denied(f"to {what} a door without a token is for admins, because everybody on this machine can use it")

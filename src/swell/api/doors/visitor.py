@@ -1,0 +1,73 @@
+"""Who comes through a door, and which jobs may they touch?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from swell.api.caller import Caller
+from swell.api.find import ID
+from swell.errors import Conflict, Denied, NotFound
+from swell.model.job import AttemptId
+from swell.store import JobRecord, Store
+
+SCOPE_KEY = "swell.visitor"
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A person, or a job that uses the address it was given."""
+
+    caller: Caller
+    attempt: AttemptId | None = None  #: the job's own; it may touch nothing else. None: a person
+
+    def may_touch(self, job: JobRecord) -> bool:
+        return job.id == self.attempt.job if self.attempt else self.caller.may_touch(job.owner)
+
+    def refuse_jobs(self, what: str) -> None:
+        if self.attempt is not None:
+            raise Denied(
+                f"this address is job {self.attempt.job}'s own, for its reports; {what} needs a user's address"
+            )
+
+    def find(self, store: Store, ref: str) -> JobRecord:
+        """By name or id; of several with one name the newest that lives, then the newest."""
+        found = self._named(store, ref)
+        if not found:
+            raise NotFound(f"there is no job {ref!r}; GET /get_all_jobs lists them")
+        return next((job for job in found if not job.state.has_ended), found[0])
+
+    def find_one(self, store: Store, ref: str) -> JobRecord:
+        """For changing: a name must leave no doubt."""
+        alive = [job for job in self._named(store, ref) if not job.state.has_ended]
+        if len(alive) > 1:
+            raise Conflict(
+                f"{len(alive)} jobs are named {ref!r}; say which by id: {', '.join(str(j.id) for j in alive)}"
+            )
+        return self.find(store, ref)
+
+    def knows(self, store: Store, ref: str) -> bool:
+        return bool(self._named(store, ref))
+
+    def _named(self, store: Store, ref: str) -> list[JobRecord]:
+        found = store.jobs_named(ref)
+        if not found and ID.fullmatch(ref):
+            try:
+                found = [store.job(int(ref))]
+            except NotFound:
+                found = []
+        return [job for job in found if self.may_touch(job)]
+
+    def present(self, job: JobRecord) -> AttemptId:
+        """The attempt that reports are about; what is over, or was not begun, has nothing to report."""
+        if job.attempts == 0 or job.state.has_ended:
+            raise Conflict(f"job {job.id} ({job.name}) is {job.state}: only a job that runs has something to report")
+        return self.attempt or AttemptId(job.id, job.attempts)
+
+
+def visitor_of(request: Request) -> Visitor:
+    """For endpoints: `visitor: Annotated[Visitor, Depends(visitor_of)]`."""
+    found = request.scope[SCOPE_KEY]
+    assert isinstance(found, Visitor)
+    return found

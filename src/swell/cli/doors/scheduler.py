@@ -1,0 +1,90 @@
+"""`scheduler-state`, `scheduler-cancel-job`, `scheduler-get-logs`: what became of what `run-scheduler` submitted?"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from swell.cli.options import job_argument, state_option, with_client
+from swell.cli.root import Failures
+
+if TYPE_CHECKING:
+    from swell.client import Client
+
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+UUID = re.compile(r"([0-9a-f]{8})-([0-9]+)")
+NLAST = "Only the last N that were submitted, ended ones included.  [default: active, and ended within a day]"
+
+
+@click.command("scheduler-state", cls=Failures, context_settings=SETTINGS)
+@click.option("--all_users", is_flag=True, help="Everybody's.  [default: yours]")
+@click.option("--nlast", type=click.IntRange(1), metavar="N", help=NLAST)
+@click.option("--extended", is_flag=True, help="More columns: user, machines, exit code, resizes, lost GPU-seconds.")
+@with_client
+def state(client: Client, all_users: bool, nlast: int | None, extended: bool) -> int:
+    """What runs, what waits, and why."""
+    return _show(client, all_users=all_users, nlast=nlast, extended=extended)
+
+
+@click.command("scheduler-situation", cls=Failures, context_settings=SETTINGS)
+@click.option("--all", "all_users", is_flag=True, help="Everybody's.  [default: yours]")
+@click.option("--nlast", type=click.IntRange(1), metavar="N", help=NLAST)
+@with_client
+def situation(client: Client, all_users: bool, nlast: int | None) -> int:
+    """The earlier name of scheduler-state."""
+    return _show(client, all_users=all_users, nlast=nlast, extended=False)
+
+
+@click.command("scheduler-cancel-job", cls=Failures, context_settings=SETTINGS)
+@job_argument()
+@state_option
+@click.pass_context
+def cancel_job(ctx: click.Context, job: str, state: str | None) -> int:
+    """End a job: its id, its name, or its JOB_UUID."""
+    from swell.cli.cancel import command
+
+    code: int = ctx.invoke(command, jobs=(_plain(job, state),), state=state)
+    return code
+
+
+@click.command("scheduler-get-logs", cls=Failures, context_settings=SETTINGS)
+@job_argument()
+@state_option
+@click.pass_context
+def get_logs(ctx: click.Context, job: str, state: str | None) -> int:
+    """Print a job's output so far: by its id, its name, or its JOB_UUID."""
+    from swell.cli.logs import command
+
+    code: int = ctx.invoke(command, job=_plain(job, state), state=state)
+    return code
+
+
+def _show(client: Client, *, all_users: bool, nlast: int | None, extended: bool) -> int:
+    from swell.cli.printing import print_table
+    from swell.cli.ps import short_rows, wide_rows
+
+    found = client.jobs(all=nlast is not None, user=None if all_users else getpass.getuser())
+    kept = {job.id for job in sorted(found, key=lambda job: job.id)[-nlast:]} if nlast else {job.id for job in found}
+    jobs = [job.document for job in found if job.id in kept]
+    if not jobs:
+        print("no jobs; submit one with: run-scheduler JOB_NAME --script_path FILE")
+        return 0
+    header, rows = wide_rows(jobs) if extended else short_rows(jobs)
+    print_table(header, rows, states=2)
+    return 0
+
+
+def _plain(job: str, state: str | None) -> str:
+    """A JOB_UUID is the installation's mark and the job's id."""
+    from swell.cli.options import client_for
+    from swell.errors import NotFound
+
+    match = UUID.fullmatch(job)
+    if match is None:
+        return job
+    if not str(client_for(state).server()["store"]).startswith(match[1]):
+        raise NotFound(f"job {job} belongs to another installation; scheduler-state lists those of this one")
+    return match[2]

@@ -1,0 +1,79 @@
+"""Where may foreign clients come in without a token, and what have they asked us to remember?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, insert, select
+
+from swell.errors import Conflict
+from swell.store import tables
+
+FOREIGN_MAX = 10_000  # records of one owner; a client that adds without end must stop somewhere
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRecord:
+    """A port that serves one door without a token."""
+
+    port: int
+    name: str
+    owner: str  #: in whose name it acts
+    opened_at: float
+
+
+class DoorStore:
+    """Part of the store; futures are done when it is on disk."""
+
+    def __init__(
+        self, write: Callable[[Callable[[Connection], Any]], Future[Any]], rows: Callable[[Select[Any]], Sequence[Any]]
+    ) -> None:
+        self._write = write
+        self._rows = rows
+
+    def opened(self) -> list[DoorRecord]:
+        rows = self._rows(select(tables.door).order_by(tables.door.c.port))
+        return [DoorRecord(**row._mapping) for row in rows]
+
+    def open(self, door: DoorRecord) -> Future[Any]:
+        return self._write(lambda connection: connection.execute(insert(tables.door), asdict(door)))
+
+    def close(self, port: int) -> Future[Any]:
+        gone = delete(tables.door).where(tables.door.c.port == port)
+        return self._write(lambda connection: connection.execute(gone))
+
+    def foreign(self, owner: str) -> dict[str, dict[str, Any]]:
+        """Documents by name."""
+        of_owner = select(tables.foreign).where(tables.foreign.c.owner == owner).order_by(tables.foreign.c.name)
+        return {row.name: json.loads(row.document) for row in self._rows(of_owner)}
+
+    def change_foreign(
+        self, owner: str, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
+    ) -> Future[dict[str, Any] | None]:
+        """What is there (None: nothing) becomes what `change` makes of it (None: nothing); it may refuse by raising."""
+        return self._write(lambda connection: _change(connection, owner, name, change))
+
+
+def _change(
+    connection: Connection, owner: str, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
+) -> dict[str, Any] | None:
+    is_it = (tables.foreign.c.owner == owner) & (tables.foreign.c.name == name)
+    found = connection.execute(select(tables.foreign.c.document).where(is_it)).first()
+    after = change(None if found is None else json.loads(found[0]))
+    if found is None and after is not None:
+        _refuse_too_many(connection, owner)
+    connection.execute(delete(tables.foreign).where(is_it))
+    if after is not None:
+        row = {"owner": owner, "name": name, "document": json.dumps(after)}
+        connection.execute(insert(tables.foreign), row)
+    return after
+
+
+def _refuse_too_many(connection: Connection, owner: str) -> None:
+    counted = select(func.count()).select_from(tables.foreign).where(tables.foreign.c.owner == owner)
+    if connection.execute(counted).scalar_one() >= FOREIGN_MAX:
+        raise Conflict(f"{FOREIGN_MAX} records are kept for {owner} already; delete some first: DELETE /delete_job")

@@ -1,0 +1,81 @@
+"""Doors of a server for everybody: they act as one user, and never as root."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from api.people import ADMIN, OTHER, OWNER, ask, name_of, submit
+from api.service import Service
+from swell.api.box import Box
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    made = Service(tmp_path_factory.mktemp("box"), box=Box("swell-admin"))
+    yield made
+    made.close()
+
+
+def call(address: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    """As a foreign client would: no header of ours."""
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=30)
+    data = None if body is None else json.dumps(body)
+    connection.request(method, f"{parts.path}{path}", data, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+def address_of(box: Service, uid: int, door: str) -> str:
+    return str(ask(box, uid, "POST", "/doors/address", {"name": door}).json["address"])
+
+
+def test_an_address_shows_the_jobs_of_whoever_made_it(box: Service) -> None:
+    mine, theirs = submit(box, OWNER, "mine-alone"), submit(box, OTHER, "theirs-alone")
+    names = {job["job_name"] for job in call(address_of(box, OWNER, "genai"), "GET", "/get_all_jobs")[1]}
+    assert "mine-alone" in names
+    assert "theirs-alone" not in names
+    assert call(address_of(box, OWNER, "genai"), "POST", "/scale/theirs-alone")[0] == 404
+    for uid, job in ((OWNER, mine), (OTHER, theirs)):
+        ask(box, uid, "POST", f"/jobs/{job}/cancel")
+
+
+def test_a_job_submitted_through_a_door_runs_as_its_user(box: Service) -> None:
+    asked = {"jobName": "old", "scriptPath": "t.py", "directoryToMount": "/tmp", "isSingleGPU": True}
+    status, told = call(address_of(box, OWNER, "kubeprofiler"), "POST", "/submit", asked)
+    assert status == 201
+    job = box.store.job(told["id"])
+    assert (job.owner, job.uid) == (name_of(OWNER), OWNER)
+
+
+def test_an_administrators_address_has_no_administrators_rights(box: Service) -> None:
+    job = submit(box, OWNER, "not-yours")
+    assert "not-yours" not in str(call(address_of(box, ADMIN, "genai"), "GET", "/get_all_jobs"))
+    ask(box, OWNER, "POST", f"/jobs/{job}/cancel")
+
+
+def test_no_plain_port_acts_as_root(box: Service) -> None:
+    said = ask(box, ADMIN, "POST", "/doors", {"name": "genai", "port": 0}).error
+    assert said[0] == 422
+    assert "could run jobs as root through that port; say in whose name it acts instead" in said[2]
+    said = ask(box, ADMIN, "POST", "/doors", {"name": "genai", "port": 0, "user": "nobody-at-all"}).error
+    assert said == (422, "Rejected", "there is no user 'nobody-at-all' on this machine")
+
+
+def test_a_plain_port_acts_as_the_user_it_was_opened_for(box: Service) -> None:
+    opened = ask(box, ADMIN, "POST", "/doors", {"name": "genai", "port": 0, "user": name_of(OWNER)}).json
+    assert opened["owner"] == name_of(OWNER)
+    job = submit(box, OWNER, "through-the-port")
+    try:
+        assert "through-the-port" in str(call(opened["url"], "GET", "/get_all_jobs"))
+    finally:
+        ask(box, OWNER, "POST", f"/jobs/{job}/cancel")
+        assert ask(box, ADMIN, "DELETE", f"/doors/{opened['port']}").status == 204
