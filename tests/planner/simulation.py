@@ -256,7 +256,8 @@ class Simulation:
         self._later(lambda: self._line_up_again(live))
 
     def _line_up_again(self, live: _Live) -> None:
-        waiting = replace(live.job, state=JobState.QUEUED, lined_up_at=self.now)
+        ran_s = 0.0 if live.job.started_at is None else self.now - live.job.started_at
+        waiting = replace(live.job, state=JobState.QUEUED, lined_up_at=self.now, used_s=live.job.used_s + ran_s)
         live.job = replace(waiting, slots=(), width=0, started_at=None, yielding=None)
 
     # -- arrays ----------------------------------------------------------------------------------------------

@@ -214,9 +214,13 @@ def _add_monitor(router: APIRouter, services: Services) -> None:
         return Json(free_gpus(services.controller.snapshot))
 
     @router.get("/resourcequota/{namespace}")
-    async def resourcequota(namespace: str) -> Response:
-        """There are no namespaces here: every one has all GPUs that can be reached."""
+    async def resourcequota(namespace: str, visitor: By) -> Response:
+        """There are no namespaces here: every one has all GPUs that can be reached, or as many as its user may hold."""
         del namespace
-        snapshot = services.controller.snapshot
+        snapshot, user = services.controller.snapshot, visitor.caller.user
+        limit = services.config.limits_of(user).gpus
+        if limit is not None:
+            held = sum(slot.resources.gpus for job, slot in snapshot.held() if job.user == user)
+            return Json({"limit": str(limit), "used": str(held)})
         total = sum(len(node.devices) for node in snapshot.nodes if node.is_reachable)
         return Json({"limit": str(total), "used": str(total - sum(free_gpus(snapshot).values()))})

@@ -7,6 +7,7 @@ is the planner's business, not this question's.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from swell.api.documents import node_document
 from swell.model.job import Dimension
@@ -16,11 +17,15 @@ from swell.model.plan import JobView, Snapshot
 def free_gpus(snapshot: Snapshot) -> dict[str, int]:
     """By machine, whole ones that nobody holds; a machine without any is left out."""
     free = {
-        node.id: sum(gpu["job"] is None for gpu in node_document(node, snapshot)["gpus"])
+        node.id: sum(_is_free(gpu) for gpu in node_document(node, snapshot)["gpus"])
         for node in snapshot.nodes
         if node.is_reachable
     }
     return {node: count for node, count in free.items() if count}
+
+
+def _is_free(gpu: dict[str, Any]) -> bool:
+    return gpu["job"] is None and not gpu["shares"] and not gpu["outsiders_mib"]
 
 
 def new_width(job: JobView, snapshot: Snapshot) -> int:
