@@ -1,6 +1,6 @@
 """What has the operator written into config.json?
 
-    {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100}, "users": {"anna": {"gpus": 8}}},
+    {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100, "priority": 0}, "users": {"anna": {"gpus": 8}}},
      "fair_share": {"half_life": "7d"}, "admin_group": "swell-admin", "keep_s": 2592000}
 
 `swell up` and `swell service run` keep what they were told of the machine in the same file. A file with a mistake is
@@ -34,6 +34,7 @@ class Limits:
     gpus: int | None = None
     running: int | None = None  #: jobs
     queued: int | None = None  #: jobs that wait, held ones included
+    priority: int | None = 0  #: the highest that a user of a box may ask for; None: any
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from swell.api.caller import Caller
 from swell.api.containers import refuse_without_runtime
 from swell.api.services import Services
-from swell.errors import Denied
+from swell.errors import Denied, Rejected
 from swell.model.job import JobSpec
 from swell.store import JobRecord, NewJob
 
@@ -25,6 +25,7 @@ async def accept(
     """All or none, in the caller's name. Accepted means written to disk."""
     if services.box is not None and caller.uid is None:
         raise Denied(f"jobs run here as who submits them, and {caller.user!r} is nobody of this machine")
+    _refuse_priority(services, caller, specs)
     await refuse_without_runtime(services, specs)
     new = [NewJob(spec, caller.user, dict(env), caller.uid) for spec in specs]
     accepted = services.controller.submit(
@@ -35,3 +36,16 @@ async def accept(
         queued_max=services.config.limits_of(caller.user).queued,
     )
     return await asyncio.wrap_future(accepted)
+
+
+def _refuse_priority(services: Services, caller: Caller, specs: list[JobSpec]) -> None:
+    """On a machine of many, nobody gets ahead of the others just by saying so."""
+    highest = services.config.limits_of(caller.user).priority
+    if services.box is None or caller.is_admin or highest is None:
+        return
+    for spec in specs:
+        if spec.priority > highest:
+            raise Rejected(
+                f"priority {spec.priority} is above what {caller.user} may ask for here, {highest}; leave it out, "
+                "or ask an administrator"
+            )
