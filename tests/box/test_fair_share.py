@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from box.machine import Machine, Person, what_is_missing
+from box.machine import Machine, Person
 
 pytestmark = pytest.mark.slow
 
@@ -28,9 +28,6 @@ def submit(person: Person, count: int, script: str, **spec: Any) -> list[int]:
 
 
 def test_nobody_waits_for_300_jobs_of_somebody_else() -> None:
-    missing = what_is_missing()
-    if missing:
-        pytest.skip(missing)
     with Machine() as box:
         anna, ben, cleo = box.people
         gate = Path(box.root) / "gate"
@@ -51,9 +48,6 @@ def test_nobody_waits_for_300_jobs_of_somebody_else() -> None:
 
 
 def test_limits_and_priorities_of_users_hold() -> None:
-    missing = what_is_missing()
-    if missing:
-        pytest.skip(missing)
     with Machine(limits={"default": {"gpus": 1, "queued": 5}}) as box:
         anna, _, cleo = box.people
         gate = Path(box.root) / "gate"

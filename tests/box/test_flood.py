@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from box.machine import SYSTEM_PYTHON, Machine, what_is_missing
+from box.machine import SYSTEM_PYTHON, Machine
 from swell.api.connections import DESCRIPTORS_KEPT, REQUEST_S
 
 pytestmark = pytest.mark.slow
@@ -44,9 +44,6 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module")
 def box() -> Iterator[Machine]:
-    missing = what_is_missing()
-    if missing:
-        pytest.skip(missing)
     with Machine(descriptors=DESCRIPTORS) as machine:
         yield machine
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from box.machine import what_is_missing
 from server import SWELL, Result
 
 pytestmark = pytest.mark.slow
@@ -19,12 +18,6 @@ def swell(*words: str) -> Result:
         [SWELL, *words], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
     )
     return Result(done.returncode, done.stdout, done.stderr)
-
-
-@pytest.fixture(autouse=True)
-def as_root() -> None:
-    if what_is_missing():
-        pytest.skip(what_is_missing())
 
 
 def test_a_private_server_does_not_take_over_a_box_servers_folder(tmp_path: Path):

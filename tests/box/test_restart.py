@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from box.machine import Machine, wait_for, what_is_missing
+from box.machine import Machine, wait_for
 from server import Gate
 
 pytestmark = pytest.mark.slow
@@ -17,9 +17,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def box() -> Iterator[Machine]:
-    missing = what_is_missing()
-    if missing:
-        pytest.skip(missing)
     with Machine() as machine:
         yield machine
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from specs import spec
 from swell.controller import Controller
 from swell.controller.reporting import Reporting
 from swell.controller.watch import Cycled
 from swell.model.cluster import Device, Node
-from swell.model.job import Array, AttemptId, Dimension, JobSpec, Role
+from swell.model.job import Array, AttemptId, Dimension, Role
 from swell.model.launch import GpuSeen, Launch, Observation, RunSeen, TaskSeen
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
@@ -102,21 +102,7 @@ class Stage:
         self.controller = self._controller()
 
     def submit(self, **changes: object) -> int:
-        spec = JobSpec(
-            name="j",
-            roles=(Role("worker", ("true",), Resources(1000, 0, 0), 1),),
-            dimension=Dimension.TASKS,
-            width_min=1,
-            width_max=1,
-            array=None,
-            priority=0,
-            time_limit_s=None,
-            grace_s=30.0,
-            workdir="/",
-            env=(),
-            umask=0o022,
-        )
-        [record] = self.controller.submit([NewJob(replace(spec, **changes), "me", {"A": "1"})]).result()  # type: ignore[arg-type]
+        [record] = self.controller.submit([NewJob(spec(**changes), "me", {"A": "1"})]).result()
         return record.id
 
     def gang(self, tasks: int, gpus: int = 0) -> int:

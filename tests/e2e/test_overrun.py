@@ -15,8 +15,9 @@ import pytest
 from api.service import JOB_SECRET, WORKER, Service
 from nvml import Driver, process
 from server import PATIENCE_S, ended
+from specs import spec
 from swell.controller.reporting import make_token
-from swell.model.job import AttemptId, Dimension, JobSpec, Overrun, ResizeMode, Role
+from swell.model.job import AttemptId, Overrun, ResizeMode, Role
 from swell.model.resources import Resources
 from swell.store import NewJob
 
@@ -45,23 +46,9 @@ class Box:
 
     def start(self, policy: Overrun, **changes: Any) -> int:
         command = ("sh", "-c", "echo $$; exec sleep 1000")
-        spec = JobSpec(
-            name="shares",
-            roles=(Role("worker", command, Resources(100, 0, 0, 4096), 1),),
-            dimension=Dimension.TASKS,
-            width_min=1,
-            width_max=1,
-            array=None,
-            priority=0,
-            time_limit_s=None,
-            grace_s=5.0,
-            workdir="/",
-            env=(),
-            umask=0o022,
-            on_overrun=policy,
-            **changes,
-        )
-        [record] = self.service.controller.submit([NewJob(spec, "ann", dict(os.environ))]).result()
+        roles = (Role("worker", command, Resources(100, 0, 0, 4096), 1),)
+        shares = spec(name="shares", roles=roles, grace_s=5.0, on_overrun=policy, **changes)
+        [record] = self.service.controller.submit([NewJob(shares, "ann", dict(os.environ))]).result()
         self.service.until(record.id, "running")
         return record.id
 
