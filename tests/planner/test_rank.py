@@ -212,3 +212,11 @@ def test_what_it_measured_counts_more_than_what_its_user_guessed() -> None:
     measured = replace(trains(1, on="a", width=1, gpus=1, left=50.0), estimate_s=HOUR_S)
     now = replace(world(node("a", gpus=1), measured, queued(2, gpus=1)), now=10_000.0)
     assert planned(now).actions == ()
+
+
+def test_one_that_starts_is_as_wide_as_its_owners_limit_allows_while_others_still_hold_theirs() -> None:
+    wide = replace(trains(1, on="a", width=2, gpus="1..2"), user="anna")
+    fresh = queued(2, gpus="1..4", user="anna")
+    now = with_users(replace(world(node("a", gpus=4), wide, fresh), now=10_000.0), anna=Standing(gpus_max=3))
+    starts = [action for action in planned(now).actions if isinstance(action, Start)]
+    assert [(start.job, start.width) for start in starts] == [(2, 1)]

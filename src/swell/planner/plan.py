@@ -27,7 +27,7 @@ from operator import attrgetter
 
 from swell.model.cluster import NodeId
 from swell.model.job import JobId, JobState
-from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start, Verdict
+from swell.model.plan import ENDLESS, Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start, Verdict
 from swell.model.reason import Code
 from swell.planner.place import Devices, foreign_gpus, held_gpus, place
 from swell.planner.preempt import can_be_preempted, can_yield, choose_victims, deadline_s, resumes
@@ -35,7 +35,7 @@ from swell.planner.price import quietness
 from swell.planner.quota import Sheet
 from swell.planner.rank import is_late, line_up, may_change_slots, rank
 from swell.planner.reserve import Holder, Reservation, reserve
-from swell.planner.resize import Seat, is_there, least_places, widths
+from swell.planner.resize import Seat, gpus_per_step, is_there, least_places, widths
 from swell.planner.room import Places, Room, common, find, taken
 from swell.planner.size import claim, least, most, seat, spread
 
@@ -338,11 +338,23 @@ class _Walk:
             width = len(places)
         elif job.shape.is_elastic:
             rooms = (self.spare, self.line, *self._beside(job))
-            width, places = spread(job.shape, seat, rooms, width_max=width)
+            width, places = spread(job.shape, seat, rooms, width_max=self._within_limit(job, width))
+            self._book(job, seat, places)
         start = Start(job.id, width, place(places, self.devices))
         if job.shape.is_elastic and resumes(job):
             self._seat_started(job, start, places)
         return start
+
+    def _within_limit(self, job: JobView, width: int) -> int:
+        """What its user's limit allows now, while others still hold what they may have to give back."""
+        step, spare = gpus_per_step(job.shape), self.held.spare_gpus(job.user)
+        return width if not step or spare == ENDLESS else min(width, job.shape.width_min + max(0, int(spare // step)))
+
+    def _book(self, job: JobView, seat: Places, places: Places) -> None:
+        """It is wider than its seat. In the line that counts only for one that cannot give it back."""
+        for sheet in (self.held,) if resumes(job) else (self.held, self.kept):
+            sheet.remove(job, seat)
+            sheet.add(job, places)
 
     def _seat_started(self, job: JobView, start: Start, places: Places) -> None:
         """In the line it keeps its least width, as the next plan will have it."""

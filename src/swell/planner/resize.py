@@ -105,6 +105,11 @@ def is_there(seat: Seat, width: int, free: Room, others: Sequence[Room]) -> bool
     return places is not None
 
 
+def gpus_per_step(shape: Shape) -> int:
+    """What one more of width takes of GPUs."""
+    return _step(shape).gpus
+
+
 def _step(shape: Shape) -> _Unit:
     """What one more of width takes."""
     if shape.dimension is Dimension.TASKS:
