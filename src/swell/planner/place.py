@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.plan import Slot, Snapshot
@@ -39,16 +40,29 @@ class Devices:
             if place.resources.is_share and place.devices[0] in free:
                 free.remove(place.devices[0])
 
-    def take(self, node: NodeId, count: int) -> tuple[DeviceId, ...]:
-        free = self._free[node]
-        taken, self._free[node] = free[:count], free[count:]
-        assert len(taken) == count, f"room said {count} devices are free on {node}, the list has {len(taken)}"
+    def leave_to_the_last(self, places: Iterable[Place]) -> None:
+        """What is reserved for later is used meanwhile only where nothing else is left."""
+        for place in places:
+            free = self._free.get(place.node, [])
+            for device in place.devices:
+                if device in free:
+                    free.remove(device)
+                    free.append(device)
+
+    def name(self, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+        """With GPUs for those that have none yet."""
+        return tuple(
+            slot if slot.devices or not slot.resources.gpus else replace(slot, devices=self._take(slot))
+            for slot in slots
+        )
+
+    def _take(self, slot: Slot) -> tuple[DeviceId, ...]:
+        free, count = self._free[slot.node], slot.resources.gpus
+        taken, self._free[slot.node] = free[:count], free[count:]
+        assert len(taken) == count, f"room said {count} devices are free on {slot.node}, the list has {len(taken)}"
         return tuple(taken)
 
 
-def place(places: Places, devices: Devices, *, first_number: int = 0) -> tuple[Slot, ...]:
-    """Slots for tasks whose nodes are chosen."""
-    return tuple(
-        Slot(number, one.node, one.resources, one.devices or devices.take(one.node, one.resources.gpus))
-        for number, one in enumerate(places, first_number)
-    )
+def place(places: Places, *, first_number: int = 0) -> tuple[Slot, ...]:
+    """Slots for tasks whose nodes are chosen; whole GPUs are named later."""
+    return tuple(Slot(number, one.node, one.resources, one.devices) for number, one in enumerate(places, first_number))

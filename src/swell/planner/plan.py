@@ -214,6 +214,7 @@ class _Walk:
                 self.claimer = job.id
         elif self.first is None:
             self.first = reserve(job.id, least(job.shape), self.line, self.holders)
+            self.devices.leave_to_the_last(() if self.first is None else self.first.places)
         self._stand_in_front(job)
         return places is not None
 
@@ -221,6 +222,7 @@ class _Walk:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
+        self.devices.open(places)  # what starts now does not sit down where it would have to go away again
         self.kept.add(job, places, is_new=not job.slots)
 
     def _can_start_after_all(self, job: JobView) -> bool:
@@ -298,18 +300,21 @@ class _Walk:
         return places
 
     def _claim_more(self, job: JobView, node: NodeId, wanted: int) -> None:
-        places = self._copies(job, node, int(min(wanted, self.kept.copies(job))), self._claimable())
+        allowed = int(min(wanted, self.kept.copies(job)))
+        places = self._copies(job, node, allowed, self._claimable(), is_steady=True)
         if places:
             self._claim(job, places)
             self._stand_in_front(job)
 
-    def _copies(self, job: JobView, node: NodeId, wanted: int, rooms: tuple[Room, ...]) -> Places:
+    def _copies(
+        self, job: JobView, node: NodeId, wanted: int, rooms: tuple[Room, ...], *, is_steady: bool = False
+    ) -> Places:
         resources = job.shape.roles[0][0]
         if node not in self.line.nodes or wanted < 1:
             return ()
         room = common(rooms)
         count = min(wanted, room.copies(node, resources))
-        return tuple(room.place(node, resources, count, is_steady=False))
+        return tuple(room.place(node, resources, count, is_steady=is_steady))
 
     # -- the end -----------------------------------------------------------------------------------------
 
@@ -319,11 +324,23 @@ class _Walk:
             self.devices.open(places)
         changes = [self._set_slots(*change) for change in self.changes]
         starts = self._begin_all(quiet)
-        return Plan((*changes, *self._preempt_all(), *self._resize_all(quiet), *starts), self.verdicts)
+        others = [*self._preempt_all(), *self._resize_all(quiet)]
+        named = self._named([*changes, *starts])
+        return Plan((*named[: len(changes)], *others, *named[len(changes) :]), self.verdicts)
 
     def _set_slots(self, job: JobView, kept: tuple[Slot, ...], added: Places) -> SetSlots:
         first_number = 1 + max(slot.number for slot in kept)
-        return SetSlots(job.id, kept + place(added, self.devices, first_number=first_number))
+        return SetSlots(job.id, kept + place(added, first_number=first_number))
+
+    def _named(self, actions: list[Start | SetSlots]) -> list[Start | SetSlots]:
+        """Which GPUs they get. Who will still be there when the reservation begins chooses first, beside it."""
+        jobs, now = self.snapshot.jobs_by_id, self.snapshot.now
+        in_order = sorted(
+            range(len(actions)),
+            key=lambda n: self.first is None or not self.first.is_outlived_by(jobs[actions[n].job], now),
+        )
+        named = {n: replace(actions[n], slots=self.devices.name(actions[n].slots)) for n in in_order}
+        return [named[n] for n in range(len(actions))]
 
     def _begin_all(self, quiet: float) -> list[Start]:
         sizes: dict[JobId, int] = {}
@@ -340,7 +357,7 @@ class _Walk:
             rooms = (self.spare, self.line, *self._beside(job))
             width, places = spread(job.shape, seat, rooms, width_max=self._within_limit(job, width))
             self._book(job, seat, places)
-        start = Start(job.id, width, place(places, self.devices))
+        start = Start(job.id, width, place(places))
         if job.shape.is_elastic and resumes(job):
             self._seat_started(job, start, places)
         return start

@@ -42,6 +42,7 @@ class Reservation:
     job: JobId
     starts_at: float
     after: Room  #: what is left over once it has started
+    places: Places  #: where it will be
     released: frozenset[JobId]  #: those whose end it waits for
 
     def is_outlived_by(self, job: JobView, now: float) -> bool:
@@ -66,7 +67,7 @@ def reserve(job: JobId, groups: Groups, line: Room, holders: Iterable[Holder]) -
         places = find(groups, (room,), is_steady=True)
         if places is not None:
             room.take(places)
-            return Reservation(job, ends_at[0], room, frozenset(released))
+            return Reservation(job, ends_at[0], room, places, frozenset(released))
     return None
 
 

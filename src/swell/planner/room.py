@@ -93,8 +93,12 @@ class Room:
         return max([*self._sharable(node).values(), *wholes], default=0)
 
     def has(self, slot: Slot) -> bool:
+        """As it stands: its own GPUs, not any."""
         if slot.node not in self._free or not slot.resources.fits_in(self._free[slot.node]):
             return False
+        if slot.resources.gpus:
+            shared = self._shared[slot.node]
+            return not any(device in shared.open or device in shared.whole for device in slot.devices)
         return (
             not slot.resources.is_share or self._free_mib(slot.node, slot.devices[0]) >= slot.resources.gpu_memory_mib
         )
