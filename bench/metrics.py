@@ -49,7 +49,7 @@ def _scrapes(setting: Setting, metrics: Metrics, store: Store) -> Iterator[Row]:
     for begin in range(0, setting.stored, BATCH):
         store.accept([job] * min(BATCH, setting.stored - begin)).result()
     controller: Any = SimpleNamespace(snapshot=Snapshot(0.0, (), ()), accounts=Accounts())
-    engine: Any = SimpleNamespace(silences=dict)
+    engine: Any = SimpleNamespace(silences=dict, gpu_utilizations=dict)
     metrics.registry.register(Present(store, controller, engine, time.time))
     took = [1000 * _timed(metrics.text) for _ in range(SCRAPES)]
     yield Row("metrics", f"one scrape with {setting.stored} jobs that wait", "ms", middle(took), aim="below 50")

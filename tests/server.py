@@ -170,6 +170,20 @@ class Server:
             done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace")
         )
 
+    def beside(self, command: str, *words: str, **variables: str) -> Result:
+        """A command that is installed beside `swell`, run to its end; variables are added to the caller's."""
+        done = subprocess.run(
+            [str(Path(SWELL).with_name(command)), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=self.environment(**variables),
+            timeout=60,
+            check=False,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
     def spawn(self, *words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
         """The command line in the background, without a terminal."""
         return subprocess.Popen(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from server import Result, Server
+from server import Server
 from swell.cli.doors import run_scheduler, scheduler
 
 ROOT = Path(__file__).parents[2]
@@ -118,20 +117,6 @@ def server(tmp_path_factory) -> Iterator[Server]:
         yield shared
 
 
-def run(server: Server, command: str, *words: str, **variables: str) -> Result:
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name(command)), *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=server.folder,
-        env=server.environment(**variables),
-        timeout=60,
-        check=False,
-    )
-    return Result(done.returncode, done.stdout, done.stderr)
-
-
 def home(tmp_path: Path) -> tuple[Path, Path]:
     """A home with datasets, and code in it."""
     (tmp_path / "datasets").mkdir()
@@ -148,7 +133,7 @@ def test_a_script_runs_with_the_folders_and_variables_it_was_promised(server, tm
     words += ["--batch_size", "16", "--training_set_size", "1000", "--max_epochs", "7", "--est_nhours", "2.5"]
     words += ["--estimated_memory", "2048"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    job = run(server, "run-scheduler", "show", *words, HOME=str(folder), PATH=path, PYTHONPATH="/theirs").id
+    job = server.beside("run-scheduler", "show", *words, HOME=str(folder), PATH=path, PYTHONPATH="/theirs").id
     server.until(job, "succeeded")
     told = json.loads(server.until_output(job, b"\n"))
     assert (told["argv"], told["cwd"]) == ([str(code / "show.py")], str(code))
@@ -187,14 +172,14 @@ def test_a_single_gpu_is_one_gpu_and_a_training_script_saves_in_its_own_snapshot
     words = ["--script_path", str(ROOT / "examples/kubeprofiler/plain.py"), "--snapshots_dir", str(shots)]
     words += ["--max_epochs", "3", "--is_single_gpu", "--disable_gpu_sharing"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    job = run(server, "run-scheduler", "plain", *words, PATH=path).id
+    job = server.beside("run-scheduler", "plain", *words, PATH=path).id
     found = server.until(job, "succeeded")
     assert (found["width_min"], found["width_max"], found["progress"]["epochs_done"]) == (1, 1, 3.0)
     assert [file.name for file in (shots / f"{server.store[:8]}-{job}").iterdir()] == ["weight.json"]
-    logs = run(server, "scheduler-get-logs", str(job))
+    logs = server.beside("scheduler-get-logs", str(job))
     assert (logs.code, logs.stdout.count("epoch ")) == (0, 3), logs
-    assert run(server, "scheduler-get-logs", f"{server.store[:8]}-{job}").stdout == logs.stdout
-    other = run(server, "scheduler-get-logs", f"00000000-{job}")
+    assert server.beside("scheduler-get-logs", f"{server.store[:8]}-{job}").stdout == logs.stdout
+    other = server.beside("scheduler-get-logs", f"00000000-{job}")
     assert (other.code, "belongs to another installation" in other.stderr) == (2, True), other
 
 
@@ -203,21 +188,21 @@ def test_the_state_lists_jobs_and_a_cancelled_one_is_cancelled(server, tmp_path)
     (tmp_path / "wait.py").write_text("import signal; signal.pause()")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     words = ["--script_path", "wait.py", "--custom_dir", str(tmp_path), "--is_single_gpu", "true"]
-    first, second = (run(server, "run-scheduler", name, *words, PATH=path).id for name in ("one", "two"))
+    first, second = (server.beside("run-scheduler", name, *words, PATH=path).id for name in ("one", "two"))
     server.until(second, "running")
-    shown = run(server, "scheduler-state").stdout
+    shown = server.beside("scheduler-state").stdout
     names = [line.split()[1] for line in shown.splitlines()]
     assert (names[0], {"one", "two"} <= set(names)) == ("NAME", True), shown
-    last = run(server, "scheduler-state", "--nlast", "1", "--all_users").stdout.splitlines()
+    last = server.beside("scheduler-state", "--nlast", "1", "--all_users").stdout.splitlines()
     assert [line.split()[:2] for line in last] == [["ID", "NAME"], [str(second), "two"]]
-    assert "RESIZED/PREEMPTED" in run(server, "scheduler-state", "--extended").stdout.splitlines()[0]
-    older = run(server, "scheduler-situation", "--all", "--nlast", "1").stdout.splitlines()
+    assert "RESIZED/PREEMPTED" in server.beside("scheduler-state", "--extended").stdout.splitlines()[0]
+    older = server.beside("scheduler-situation", "--all", "--nlast", "1").stdout.splitlines()
     assert [line.split()[:2] for line in older] == [["ID", "NAME"], [str(second), "two"]]
     for job, ref in ((first, str(first)), (second, f"{server.store[:8]}-{second}")):
-        done = run(server, "scheduler-cancel-job", ref)
+        done = server.beside("scheduler-cancel-job", ref)
         assert done.code == 0, done
         server.until(job, "cancelled")
-    nobody = run(server, "scheduler-state", "--nlast", "3", SUDO_USER="", LOGNAME="nobody-here", USER="nobody-here")
+    nobody = server.beside("scheduler-state", "--nlast", "3", SUDO_USER="", LOGNAME="nobody-here", USER="nobody-here")
     assert nobody.stdout == "no jobs; submit one with: run-scheduler JOB_NAME --script_path FILE\n"
-    missing = run(server, "scheduler-cancel-job", "no-such-job")
+    missing = server.beside("scheduler-cancel-job", "no-such-job")
     assert (missing.code, "there is no job 'no-such-job'" in missing.stderr) == (2, True), missing

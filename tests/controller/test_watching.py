@@ -41,7 +41,7 @@ def test_a_job_within_its_reservation_is_left_alone(stage: Stage) -> None:
     job = sharing(stage, Overrun.STOP)
     stage.uses(job, 512, peak_mib=512)
     assert (stage.states(job), memory(stage, job)) == (["running"], (None, 512))
-    assert stage.controller.seen_on_gpus(job) == (GpuSeen(512, 512),)
+    assert stage.controller.seen_on_gpus(job) == {"a": GpuSeen(512, 512)}
 
 
 def test_the_peak_survives_a_crash(stage: Stage) -> None:
@@ -243,4 +243,4 @@ def test_a_new_attempt_has_a_new_window(stage: Stage) -> None:
     stage.done(stage.controller.requeue(job, by="ann", is_now=True))
     stage.finish(job, 143, cause=CAUSE_STOPPED)
     stage.begin(job)
-    assert (stage.states(job), stage.controller.seen_on_gpus(job)) == (["running"], ())
+    assert (stage.states(job), stage.controller.seen_on_gpus(job)) == (["running"], {})

@@ -166,7 +166,7 @@ class TrainingRound:
         pid = self._trainer()
         folder = self.state.root / "checkpoints" / str(self.job)
         has_ended = Client(self.state).job(self.job).has_ended
-        return has_ended or (pid is not None and any(folder.glob(f".partial-*-{pid}-epoch-*")))
+        return has_ended or (pid is not None and any(folder.glob(f".partial-*-{pid}-*-epoch-*")))
 
     def _until(self, is_true: Any, what: str) -> None:
         until = time.monotonic() + PATIENCE_S

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import shutil
+import socket
 import subprocess
 import tarfile
 from pathlib import Path
@@ -20,6 +21,7 @@ RUNTIME = "podman --runtime runc --cgroup-manager cgroupfs"
 OPTIONS = "--ulimit nofile=20000:20000 --ulimit nproc=10000:10000"
 UP = ("--container-command", RUNTIME, "--container-options", OPTIONS)
 APPLETS = ("cat", "env", "id", "kill", "ls", "printenv", "pwd", "sh", "sleep", "touch", "true")
+LINKS = {"lib": "usr/lib", "lib64": "usr/lib64", "bin/python": "/usr/bin/python3"}  # dangling, unless /usr is mounted
 PYTHON = ("--mount", "/usr:/usr:ro")  # the machine's own Python in an image that has none
 
 
@@ -29,7 +31,7 @@ def image() -> str:
     need("runc", "runc")
     need("podman", "podman")
     busybox = need("busybox", "busybox-static")
-    recipe = repr((APPLETS, "usr/lib")).encode() + Path(busybox).read_bytes()
+    recipe = repr((APPLETS, LINKS)).encode() + Path(busybox).read_bytes()
     name = f"localhost/swell-test:{hashlib.sha256(recipe).hexdigest()[:16]}"
     if podman("image", "exists", name).returncode != 0:
         done = subprocess.run(
@@ -47,7 +49,7 @@ def _archive(busybox: str) -> bytes:
     with tarfile.open(fileobj=made, mode="w") as tar:
         for folder in ("bin", "etc", "proc", "sys", "dev", "tmp", "usr"):
             tar.addfile(_entry(folder, tarfile.DIRTYPE))
-        for link, to in (("lib", "usr/lib"), ("lib64", "usr/lib64"), *((f"bin/{name}", "busybox") for name in APPLETS)):
+        for link, to in {**LINKS, **{f"bin/{name}": "busybox" for name in APPLETS}}.items():
             tar.addfile(_entry(link, tarfile.SYMTYPE, to))
         tar.add(busybox, "bin/busybox")
     return made.getvalue()
@@ -82,6 +84,12 @@ def outside(server: Server) -> list[int]:
     own = Path("/proc/self/ns/pid").readlink()
     pids = [int(line.partition(":")[0]) for line in server.processes()]
     return [pid for pid in pids if Path(f"/proc/{pid}/ns/pid").readlink() == own]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class BareServer(Server):

@@ -13,7 +13,7 @@ import pytest
 from server import PATIENCE_S, Gate, Server, ended
 from swell_sdk.wire import UnixConnection
 
-from .containers import PYTHON, UP, BareServer, image, inspect, left, outside
+from .containers import PYTHON, UP, BareServer, free_port, image, inspect, left, outside
 from .training import EXAMPLES, read_story
 
 pytestmark = pytest.mark.slow
@@ -39,12 +39,6 @@ def own_box(tmp_path: Path) -> Iterator[Server]:
 
 def shell(script: str) -> tuple[str, ...]:
     return ("--image", image(), "--", "sh", "-c", script)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_its_output_and_its_exit_code_arrive_and_nothing_stays(box: Server) -> None:

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from nvml import Driver, process
 from server import Gate, Server
@@ -63,6 +65,19 @@ def memory(box: Server, job: int) -> dict[str, Any]:
     return found
 
 
+def metric(box: Server, name: str, **labels: str) -> float:
+    """Of the one node, as Prometheus would read it."""
+    url = box.state.read_json(box.state.server_file)["url"]
+    request = urllib.request.Request(
+        f"{url}/metrics", headers={"Authorization": f"Bearer {box.state.token.read_text().strip()}"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    samples = [sample for family in families for sample in family.samples if sample.name == name]
+    [found] = [sample.value for sample in samples if labels.items() <= sample.labels.items()]
+    return float(found)
+
+
 def pid_of(box: Server, job: int) -> int:
     said = box.until_output(job, b"\n")
     return int(said.split()[1])
@@ -76,10 +91,12 @@ def test_gpus_that_outsiders_use_are_told(box: Server, driver: Driver) -> None:
     until(lambda: gpus(box), lambda found: found == {"GPU-a": (True, 0), "GPU-b": (True, 0)})
     with subprocess.Popen(["sleep", "100"]) as outsider:
         try:
-            driver.change("GPU-b", used_mib=3000, processes=[process(outsider.pid, 2900)])
+            driver.change("GPU-b", used_mib=3000, utilization=50, processes=[process(outsider.pid, 2900)])
             until(lambda: gpus(box), lambda found: found == {"GPU-a": (True, 0), "GPU-b": (True, 3072)})
             table = box.swell("nodes").stdout
-            assert "GPU-b  NVIDIA A100, 40960 MiB: outsiders use 3072 MiB" in table
+            assert "GPU-b  NVIDIA A100, 40960 MiB: processes outside Swell 3072 MiB" in table
+            assert metric(box, "swell_gpus", state="outsiders") == 1.0
+            assert 0 < metric(box, "swell_gpu_utilization_ratio") <= 0.25  # half of one of two, of late
         finally:
             outsider.kill()
     driver.change("GPU-b", processes=[])
@@ -91,6 +108,7 @@ def test_memory_is_counted_for_the_job_whose_process_uses_it(box: Server, driver
     driver.change("GPU-a", processes=[process(pid_of(box, one), 1000)])
     driver.change("GPU-b", processes=[process(pid_of(box, two), 2000)])
     until(lambda: (memory(box, one)["now_mib"], memory(box, two)["now_mib"]), lambda found: found == (1000, 2000))
+    assert metric(box, "swell_gpu_memory_bytes", kind="used") == 3000 * 2**20
     assert memory(box, one) == {"reserved_mib": None, "level": "watched", "now_mib": 1000, "peak_mib": 1000}
     driver.change("GPU-b", processes=[process(pid_of(box, two), 500)])
     until(lambda: memory(box, two), lambda found: (found["now_mib"], found["peak_mib"]) == (500, 2000))

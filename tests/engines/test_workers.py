@@ -53,8 +53,10 @@ class Bench:
     def wake(self) -> None:
         self.wakes += 1
 
-    def say(self, *, tasks: tuple[TaskSeen, ...] = (), runs: tuple[RunSeen, ...] = ()) -> None:
-        self.engine.sync(Report(NODE, 0, tasks, runs))
+    def say(
+        self, *, tasks: tuple[TaskSeen, ...] = (), runs: tuple[RunSeen, ...] = (), busy: float | None = None
+    ) -> None:
+        self.engine.sync(Report(NODE, 0, tasks, runs, busy))
 
     def told(self, version: int = 0) -> Answer:
         answer = self.engine.answer("a", version)
@@ -156,3 +158,14 @@ def test_a_silent_worker_is_out_of_reach_until_it_speaks_again(bench: Bench) -> 
     assert (seen.nodes[0].is_reachable, seen.silent_s) == (False, {"a": SILENCE_S + 1})
     bench.say()
     assert bench.engine.observe() == Observation((NODE,), (), (), {})
+
+
+def test_how_busy_gpus_are_wakes_nobody_and_is_forgotten_when_the_worker_is_silent(bench: Bench) -> None:
+    bench.say()
+    bench.wakes = 0
+    assert bench.engine.gpu_utilizations() == {}
+    bench.say(busy=0.25)
+    bench.say(busy=0.75)
+    assert (bench.engine.gpu_utilizations(), bench.wakes) == ({"a": 0.75}, 0)
+    bench.now += 61
+    assert bench.engine.gpu_utilizations() == {}

@@ -8,6 +8,10 @@ import pytest
 
 from swell.errors import Rejected
 from swell.foreign.run_scheduler import Scheduled, render_manifest
+from swell.manifests import Context, read_document
+from swell.model.resources import Resources
+
+CONTEXT = Context(workdir="/")
 
 
 def spec(*, gpus_per_node: int = 4, library: str | None = None, pythonpath: str = "", **words: Any) -> dict[str, Any]:
@@ -41,6 +45,24 @@ def test_with_nothing_but_a_script_it_takes_one_gpu_up_to_all_of_a_machine_and_n
 def test_the_gpus_it_asks_for(words, asked):
     found = spec(**words)
     assert {field: found[field] for field in ("gpus", "gpuMemory", "exclusive") if field in found} == asked
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ({}, Resources(0, 0, 1)),
+        ({"is_single_gpu": True, "estimated_memory_mib": 6144}, Resources(0, 0, 0, 6144)),
+        (
+            {"is_single_gpu": True, "estimated_memory_mib": 6144, "disable_gpu_sharing": True},
+            Resources(0, 0, 1, 6144),
+        ),
+        ({"image": "i", "custom_dir": "/c", "data_dir": "/d", "port_mapping": "8888:80"}, Resources(0, 0, 1)),
+    ],
+)
+def test_our_reader_understands_what_is_made_of_it(words, asked):
+    made = read_document(render_manifest(Scheduled(name="job", script_path="x.py", **words), gpus_per_node=4), CONTEXT)
+    assert [role.resources for role in made.roles] == [asked]
+    assert (made.container is None) == ("image" not in words)
 
 
 def test_the_guess_of_its_hours_and_its_epochs_are_kept():
@@ -78,22 +100,20 @@ def test_in_a_container_they_are_where_they_always_were():
         data_dir="/home/a/datasets",
         port_mapping="8888:80, 6006:6006",
         library="/opt/lib",
+        pythonpath="/theirs",
     )
     assert (found["image"], found["ports"]) == ("torch:2", ["8888:80", "6006:6006"])
     assert found["mounts"] == [
         "/home/a/code:/custom",
         "/home/a/shots:/snapshots",
         "/home/a/datasets:/data",
-        "/opt/lib:/swell-library:ro",
     ]
     assert found["env"] == {
         "SWELL_CUSTOM_DIR": "/custom",
         "SWELL_SNAPSHOTS_DIR": "/snapshots",
         "SWELL_DATA_DIR": "/data",
-        "PYTHONPATH": "/swell-library",
     }
-    assert found["command"] == ["python", "/custom/train.py"]
-    assert "workdir" not in found
+    assert (found["command"], found["workdir"]) == (["python", "/custom/train.py"], "/custom")
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from controller.stage import NODE, Stage
 from swell.metrics import Present
-from swell.metrics.present import _memory
-from swell.model.job import ResizeMode
-from swell.model.plan import Slot
+from swell.model.cluster import Node
+from swell.model.job import ResizeMode, Role
 from swell.model.resources import Resources
 
 MIB = 1024 * 1024
@@ -23,6 +22,9 @@ class Workers:
 
     def silences(self) -> dict[str, float]:
         return {"a": 12.5}
+
+    def gpu_utilizations(self) -> dict[str, float]:
+        return {"a": 0.25}
 
 
 @pytest.fixture
@@ -49,6 +51,20 @@ def samples(registry: CollectorRegistry, name: str) -> dict[tuple[str, ...], flo
     }
 
 
+def gpus(registry: CollectorRegistry) -> dict[str, float]:
+    """Of node a, without the states that none is in."""
+    return {state: count for (_, state), count in samples(registry, "swell_gpus").items() if count}
+
+
+def memory(registry: CollectorRegistry) -> dict[str, float]:
+    """Of node a, in MiB."""
+    return {kind: value / MIB for (_, kind), value in samples(registry, "swell_gpu_memory_bytes").items()}
+
+
+def with_outsiders(**mib: int) -> Node:
+    return replace(NODE, devices=tuple(replace(one, outsiders_mib=mib.get(one.id, 0)) for one in NODE.devices))
+
+
 def test_before_any_machine_is_there_everything_is_empty_or_zero(registry):
     assert set(samples(registry, "swell_jobs").values()) == {0.0}
     empty = ("swell_gpus", "swell_gpu_allocation_ratio", "swell_waiting_jobs", "swell_checkpoint_age_seconds")
@@ -73,25 +89,44 @@ def test_jobs_are_counted_by_state_and_those_that_wait_by_reason(stage, registry
 
 def test_machines_say_what_is_free_and_what_is_held(stage, registry):
     stage.begin(stage.gang(1, gpus=3))
-    assert samples(registry, "swell_gpus") == {("a", "free"): 1.0, ("a", "held"): 3.0}
+    assert gpus(registry) == {"free": 1.0, "held": 3.0}
     assert samples(registry, "swell_gpu_allocation_ratio") == {("a",): 0.75}
     reserved = {("a", "total"): 4096.0 * MIB, ("a", "reserved"): 3072.0 * MIB}
     assert samples(registry, "swell_gpu_memory_bytes") == reserved
     assert samples(registry, "swell_cpus") == {("a", "free"): 3.0, ("a", "held"): 1.0}
     assert samples(registry, "swell_worker_silence_seconds") == {("a",): 12.5}
+    assert samples(registry, "swell_gpu_utilization_ratio") == {("a",): 0.25}
 
 
 def test_a_machine_without_gpus_has_no_ratio(stage, registry):
     stage.engine.nodes = (replace(NODE, devices=()),)
     stage.cycle()
-    assert samples(registry, "swell_gpus") == {("a", "free"): 0.0, ("a", "held"): 0.0}
+    assert gpus(registry) == {}
     assert samples(registry, "swell_gpu_allocation_ratio") == {}
 
 
-def test_a_share_reserves_what_it_was_promised():
-    whole = Slot(0, "a", Resources(0, 0, 1, 512), ("g0",))
-    share = Slot(0, "a", Resources(0, 0, 0, 256), ("g1",))
-    assert _memory(NODE, [whole, share]) == {"total": 4096 * MIB, "reserved": (1024 + 256) * MIB}
+def test_every_gpu_is_in_one_state_and_a_share_reserves_what_it_was_promised(stage, registry):
+    """Held whole, shared by two, used by somebody else, and shared with somebody else."""
+    for gpu_memory_mib, gpus_whole in ((512, 1), (256, 0), (256, 0), (900, 0)):
+        stage.begin(stage.submit(roles=(Role("worker", ("true",), Resources(100, 0, gpus_whole, gpu_memory_mib), 1),)))
+    stage.engine.nodes = (with_outsiders(g2=128, g3=512),)
+    stage.cycle()
+    assert gpus(registry) == {"held": 1.0, "shared": 2.0, "outsiders": 1.0}
+    assert samples(registry, "swell_gpu_allocation_ratio") == {("a",): 0.75}
+    assert memory(registry) == {"total": 4096, "reserved": 1024 + 256 + 256 + 900}
+
+
+def test_memory_that_jobs_use_is_told_where_the_driver_tells_it(stage, registry):
+    stage.engine.nodes = (replace(NODE, devices=tuple(replace(one, is_watched=True) for one in NODE.devices)),)
+    one, two = stage.gang(1, gpus=1), stage.gang(1, gpus=1)
+    stage.begin(one)
+    stage.begin(two)
+    assert memory(registry) == {"total": 4096, "reserved": 2048, "used": 0}
+    stage.uses(one, memory_mib=700, peak_mib=800)
+    stage.uses(two, memory_mib=100, peak_mib=100)
+    assert memory(registry) == {"total": 4096, "reserved": 2048, "used": 800}
+    stage.finish(one, 0)
+    assert memory(registry) == {"total": 4096, "reserved": 1024, "used": 100}
 
 
 def test_the_oldest_last_checkpoint_of_a_running_job_is_told(stage, registry):

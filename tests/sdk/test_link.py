@@ -294,11 +294,12 @@ def test_a_script_may_save_from_its_own_signal_handler(start: Callable[..., Scri
     def save(number, frame):
         run.save(lambda path: open(path, "w").write("x"), epochs_done=0)
         run.metric("signals", 1)
+        signal.setitimer(signal.ITIMER_REAL, 0.002)  # not before: on a slow disk it would never come back
     signal.signal(signal.SIGALRM, save)
-    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
     for epoch in run.epochs(total=300):
         run.metric("loss", epoch)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
     """)
     assert script.end() == (0, "", "")
     assert server.reports[-1]["epochs_done"] == 300

@@ -41,6 +41,19 @@ def test_while_it_is_written_there_is_no_checkpoint(attached: Callable[..., Run]
     assert [name for name in seen if not name.startswith(".partial-")] == []
 
 
+def test_a_save_that_interrupts_another_takes_nothing_from_it(attached: Callable[..., Run], folder: Path) -> None:
+    """On a busy machine a signal's handler saved in the midst of a save, and the one that was interrupted was lost."""
+    run = attached()
+
+    def interrupted(path: str) -> None:
+        Path(path).write_text("outer")
+        run.save(write, epochs_done=1)
+
+    assert run.save(interrupted, epochs_done=1) == str(folder / "attempt-3-epoch-1")
+    assert (folder / "attempt-3-epoch-1").read_text() == "outer"
+    assert [name for name in names(folder) if name.startswith(".partial-")] == []
+
+
 def test_in_the_middle_of_an_epoch_that_epoch_is_not_part_of_it(attached: Callable[..., Run], folder: Path) -> None:
     run = attached(EPOCHS_DONE="4", EPOCHS_TO_BE_DONE="5")
     for _ in run.epochs():

@@ -203,6 +203,15 @@ def test_a_jobs_use_is_told_when_it_has_changed_enough(told: GpuSeen, now: GpuSe
 # -- idle GPUs -----------------------------------------------------------------------------------------------
 
 
+def test_utilisation_is_the_mean_of_the_gpus_that_tell_it_over_half_a_minute() -> None:
+    watch = Watch("ours")
+    assert watch.utilization(0.0) is None
+    watch.take(sampled(0.0, reading(utilization=100), reading(gpu="b", utilization=50)), ())
+    watch.take(sampled(2.0, reading(utilization=26), reading(gpu="b", utilization=None)), ())
+    watch.take(sampled(4.0, reading(utilization=None)), ())
+    assert [watch.utilization(now) for now in (4.0, 31.0, 33.0)] == [0.505, 0.26, None]
+
+
 def quiet_after(*levels: tuple[int | None, int | None] | None, seconds: float = 5.0) -> float:
     """What is told after samples of both GPUs, so far apart; None: there was none."""
     watch = Watch("ours")

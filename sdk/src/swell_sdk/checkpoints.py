@@ -11,6 +11,7 @@ what rank 0 found.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -46,6 +47,7 @@ class Checkpoints:
         self._note = self.folder / f".unreported-{attempt_id}.json"
         self._noted: Optional[Checkpoint] = None  #: what our note says; None: there is none
         self._resumed_at = -1  #: epochs of the note that this attempt resumed from; -1: of none
+        self._drafts = itertools.count(1)
         self._lock = threading.RLock()  #: of the note; held for one small file operation
 
     def write(self, write: Callable[[str], object], *, epochs_done: int, suffix: str) -> Optional[Path]:
@@ -53,7 +55,7 @@ class Checkpoints:
 
         What `write` raises is the script's own and goes through.
         """
-        partial = self.folder / f".partial-{self._attempt}-{os.getpid()}-epoch-{epochs_done}{suffix}"
+        partial = self._draft(f"epoch-{epochs_done}{suffix}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             remove(partial)
@@ -71,6 +73,10 @@ class Checkpoints:
             say("save", f"a checkpoint of {epochs_done} epochs is lost, training goes on: {error}")
             remove(partial)
             return None
+
+    def _draft(self, name: str) -> Path:
+        """Never the same twice: a signal's handler may save while it interrupts a save."""
+        return self.folder / f".partial-{self._attempt}-{os.getpid()}-{next(self._drafts)}-{name}"
 
     def _place(self, partial: Path, epochs_done: int, suffix: str) -> Path:
         sync(partial)
@@ -91,7 +97,7 @@ class Checkpoints:
         ours = [(one_age, name) for one_age, name in self._ours() if one_age <= age]
         kept = sorted({one_age for one_age, _ in ours})[-keep:]  # a model and its optimizer are of one age
         for _, name in (one for one in ours if one[0] not in kept):
-            gone = self.folder / f".partial-{self._attempt}-{os.getpid()}-gone-{name}"
+            gone = self._draft(f"gone-{name}")
             try:
                 (self.folder / name).rename(gone)  # a folder that is half removed must not look whole
             except OSError:
@@ -110,7 +116,7 @@ class Checkpoints:
         with self._lock:
             if self._noted is checkpoint:
                 return
-            draft = self.folder / f".partial-{self._attempt}-{os.getpid()}-note"
+            draft = self._draft("note")
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 draft.write_text(json.dumps(checkpoint.to_document()))

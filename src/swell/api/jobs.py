@@ -72,7 +72,8 @@ def jobs_router(services: Services) -> APIRouter:
         tasks = store.tasks(job.id)
         events = store.events(job=job.id)
         document = full_document(job, controller.reason(job), store.attempts(job.id), tasks, events)
-        return Json({**document, **gpu_documents(job, controller.snapshot, controller.seen_on_gpus(job.id))})
+        seen = tuple(controller.seen_on_gpus(job.id).values())
+        return Json({**document, **gpu_documents(job, controller.snapshot, seen)})
 
     @router.delete("/{ref}", status_code=204)
     async def delete(ref: str, caller: Who) -> Response:

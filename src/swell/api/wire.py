@@ -55,6 +55,9 @@ class Sync(BaseModel):
     server: str = Field(default="", description="the server process that has been told everything before this")
     tasks: list[list[Any]] = Field(default_factory=list)
     runs: list[dict[str, Any]] = Field(default_factory=list)
+    gpu_utilization: float | None = Field(
+        default=None, ge=0, le=1, description="of its GPUs lately; null: not measured"
+    )
     hold_s: float = Field(default=0, ge=0, le=60)
 
 

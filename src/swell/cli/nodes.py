@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,7 +54,8 @@ def _row(node: dict[str, Any]) -> list[str]:
 
 def _used_by(gpu: dict[str, Any]) -> str:
     parts = [f"job {gpu['job']}"] if gpu["job"] is not None else []
-    parts += [f"job {share['job']} {share['memory_mib']} MiB" for share in gpu["shares"]]
+    shares = Counter((share["job"], share["memory_mib"]) for share in gpu["shares"])  # an array may have many
+    parts += [f"job {job} {f'{count} x ' * (count > 1)}{mib} MiB" for (job, mib), count in shares.items()]
     if gpu["outsiders_mib"]:
         parts.append(f"processes outside Swell {gpu['outsiders_mib']} MiB")
     if gpu["shares"]:

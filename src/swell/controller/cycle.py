@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ from swell.controller.world import LiveJob, World
 from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
 from swell.errors import Conflict, NotFound, SwellError, Unavailable
+from swell.model.cluster import NodeId
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import GpuSeen, Observation
 from swell.model.plan import Plan, Snapshot, Standing
@@ -210,10 +211,10 @@ class Controller:
             )
         return explain(snapshot, view, plan.verdicts[job.id])
 
-    def seen_on_gpus(self, job: JobId) -> tuple[GpuSeen, ...]:
-        """What its present attempt does there, one for each of its nodes; empty: nothing was measured."""
+    def seen_on_gpus(self, job: JobId) -> Mapping[NodeId, GpuSeen]:
+        """What its present attempt does on each of its nodes; empty: nothing was measured."""
         found = self._world.jobs.get(job)
-        return () if found is None else tuple(found.gpu.values())
+        return {} if found is None else found.gpu
 
     def checkpoint_folder(self, job: JobRecord) -> str:
         return self._reporting.folder(job.id, job.spec.checkpoints)

@@ -13,7 +13,7 @@ from typing import Any
 
 from swell.errors import Rejected
 
-CUSTOM, SNAPSHOTS, DATA, LIBRARY = "/custom", "/snapshots", "/data", "/swell-library"
+CUSTOM, SNAPSHOTS, DATA = "/custom", "/snapshots", "/data"
 HOURS_MIN = 1.0  # exclusive, as it always was
 PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 PORT_MAX = 65535
@@ -42,7 +42,10 @@ class Scheduled:
 def render_manifest(
     job: Scheduled, *, gpus_per_node: int, library: str | None = None, pythonpath: str = ""
 ) -> dict[str, Any]:
-    """`library`: the folder of ours that goes before any other on PYTHONPATH; None: it is not installed here."""
+    """`library`: the folder of ours that goes before any other on PYTHONPATH; None: it is not installed here.
+
+    A container has our library anyway, and nothing of the caller's environment.
+    """
     if job.est_nhours is not None and not job.est_nhours > HOURS_MIN:
         raise Rejected(
             f"est_nhours is {job.est_nhours:g}, but must be more than {HOURS_MIN:g}; leave it out to guess none"
@@ -54,7 +57,7 @@ def render_manifest(
         "epochs": job.max_epochs,
         "hours": None if job.est_nhours is None else f"{job.est_nhours:g}",
         "env": _variables(job, library, pythonpath),
-        **(_container(job, library) if job.image else _process(job)),
+        **(_container(job) if job.image else _process(job)),
     }
     given = {field: value for field, value in spec.items() if value is not None}
     return {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": given}
@@ -89,9 +92,8 @@ def _variables(job: Scheduled, library: str | None, pythonpath: str) -> dict[str
         "RESERVED_MEM": job.estimated_memory_mib,
         **{name: folder for name, folder, given in zip(names, folders, has, strict=True) if given is not None},
     }
-    ours = LIBRARY if job.image and library else library
-    if ours is not None:
-        told["PYTHONPATH"] = f"{ours}:{pythonpath}" if pythonpath else ours
+    if library is not None and not job.image:
+        told["PYTHONPATH"] = f"{library}:{pythonpath}" if pythonpath else library
     return {name: str(value) for name, value in told.items() if value is not None}
 
 
@@ -101,13 +103,12 @@ def _process(job: Scheduled) -> dict[str, Any]:
     return {"workdir": job.custom_dir}
 
 
-def _container(job: Scheduled, library: str | None) -> dict[str, Any]:
+def _container(job: Scheduled) -> dict[str, Any]:
     folders = {CUSTOM: job.custom_dir, SNAPSHOTS: job.snapshots_dir, DATA: job.data_dir}
     mounts = [f"{source}:{target}" for target, source in folders.items() if source is not None]
-    if library is not None:
-        mounts.append(f"{library}:{LIBRARY}:ro")
     ports = None if job.port_mapping is None else [_port(pair) for pair in job.port_mapping.split(",")]
-    return {"image": job.image, "mounts": mounts or None, "ports": ports}
+    workdir = None if job.custom_dir is None else CUSTOM
+    return {"image": job.image, "mounts": mounts or None, "ports": ports, "workdir": workdir}
 
 
 def _port(pair: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -24,6 +25,9 @@ class Heard(Protocol):
 
     def silences(self) -> dict[NodeId, float]:
         """Seconds since each was last heard of."""
+
+    def gpu_utilizations(self) -> dict[NodeId, float]:
+        """Of the GPUs of each, where it is measured."""
 
 
 class Present(Collector):
@@ -65,16 +69,29 @@ class Present(Collector):
         held: dict[NodeId, list[Slot]] = {node: [] for node in nodes}
         for _, slot in snapshot.held():
             held.setdefault(slot.node, []).append(slot)
-        gpus = {name: _gpus(node, held[name]) for name, node in nodes.items()}
-        memory = {name: _memory(node, held[name]) for name, node in nodes.items()}
         cpus = {name: _cpus(node, held[name]) for name, node in nodes.items()}
-        ratios = [((name,), own["held"] / sum(own.values())) for name, own in gpus.items() if sum(own.values())]
         silences = [((name,), seconds) for name, seconds in sorted(self._engine.silences().items())]
-        yield _gauge("swell_gpus", "GPUs; one that is shared is held.", ("node", "state"), _flat(gpus))
-        yield _gauge("swell_gpu_allocation_ratio", "Part of the GPUs that is held.", ("node",), ratios)
-        yield _gauge("swell_gpu_memory_bytes", "Memory of all GPUs together.", ("node", "kind"), _flat(memory))
+        yield from self._gpus(snapshot, nodes, held)
         yield _gauge("swell_cpus", "CPUs that are offered.", ("node", "state"), _flat(cpus))
         yield _gauge("swell_worker_silence_seconds", "Since a worker was last heard of.", ("node",), silences)
+
+    def _gpus(self, snapshot: Snapshot, nodes: dict[NodeId, Node], held: dict[NodeId, list[Slot]]) -> Iterator[Metric]:
+        gpus = {name: _gpus(node, held[name]) for name, node in nodes.items()}
+        used = self._memory_used_mib(snapshot)
+        memory = {name: _memory(node, held[name], used[name]) for name, node in nodes.items()}
+        ratios = [((name,), _allocated(own)) for name, own in gpus.items() if any(own.values())]
+        busy = [((name,), ratio) for name, ratio in sorted(self._engine.gpu_utilizations().items())]
+        yield _gauge("swell_gpus", "GPUs, each in one state.", ("node", "state"), _flat(gpus))
+        yield _gauge("swell_gpu_allocation_ratio", "Part of the GPUs that jobs hold or share.", ("node",), ratios)
+        yield _gauge("swell_gpu_memory_bytes", "Memory of all GPUs together.", ("node", "kind"), _flat(memory))
+        yield _gauge("swell_gpu_utilization_ratio", "Of all GPUs, over half a minute.", ("node",), busy)
+
+    def _memory_used_mib(self, snapshot: Snapshot) -> Counter[NodeId]:
+        """By jobs, as far as it is measured."""
+        used: Counter[NodeId] = Counter()
+        for job in snapshot.holding:
+            used.update({node: seen.memory_mib for node, seen in self._controller.seen_on_gpus(job.id).items()})
+        return used
 
     def _usage(self) -> Iterator[Metric]:
         accounts = self._controller.accounts
@@ -87,19 +104,29 @@ class Present(Collector):
 
 
 def _gpus(node: Node, slots: list[Slot]) -> dict[str, float]:
-    taken = {device for slot in slots for device in slot.devices}
-    held = sum(device.id in taken for device in node.devices)
-    return {"free": len(node.devices) - held, "held": held}
+    """Each is in one state; one that outsiders use beside a job is the job's."""
+    shared = {device for slot in slots if slot.resources.is_share for device in slot.devices}
+    whole = {device for slot in slots for device in slot.devices} - shared
+    counts = dict.fromkeys(("free", "held", "shared", "outsiders"), 0.0)
+    for device in node.devices:
+        unheld = "outsiders" if device.outsiders_mib else "free"
+        counts["held" if device.id in whole else "shared" if device.id in shared else unheld] += 1
+    return counts
 
 
-def _memory(node: Node, slots: list[Slot]) -> dict[str, float]:
-    """A whole GPU takes all of its memory, a share what it was promised."""
+def _allocated(gpus: dict[str, float]) -> float:
+    return (gpus["held"] + gpus["shared"]) / sum(gpus.values())
+
+
+def _memory(node: Node, slots: list[Slot], used_mib: int) -> dict[str, float]:
+    """A whole GPU takes all of its memory, a share what it was promised; what is used is told where it is measured."""
     of_device = {device.id: device.memory_mib for device in node.devices}
     reserved = 0
     for slot in slots:
-        share = 0 if slot.resources.gpus else slot.resources.gpu_memory_mib
+        share = slot.resources.gpu_memory_mib if slot.resources.is_share else 0
         reserved += sum(share or of_device.get(device, 0) for device in slot.devices)
-    return {"total": MIB * sum(of_device.values()), "reserved": MIB * reserved}
+    used = {"used": MIB * used_mib} if any(device.is_watched for device in node.devices) else {}
+    return {"total": MIB * sum(of_device.values()), "reserved": MIB * reserved, **used}
 
 
 def _cpus(node: Node, slots: list[Slot]) -> dict[str, float]:

@@ -113,11 +113,12 @@ class Agent:
 
     def _look_at_gpus(self) -> None:
         samples = self._sampler.take()
-        if not samples:
-            return
         self._gpus.store = self._link.store
         for sample in samples:
             self._gpus.take(sample, [run.claim() for run in self._runs.values() if run.alive])
+        self._link.gpu_utilization = self._gpus.utilization(time.monotonic())
+        if not samples:
+            return
         self._gpus.keep(self._runs)
         node = replace(self._node, devices=self._gpus.devices(self._node.devices))
         if node != self._node:

@@ -76,6 +76,7 @@ class ServerLink:
         self._met = ""  #: the one that answered last
         self.store = ""  #: the store we belong to; empty: none has answered yet
         self.heard_at = time.monotonic()
+        self.gpu_utilization: float | None = None  #: told with whatever is sent next; None: not measured
 
     def start(self) -> None:
         for target, name in ((self._watch, "watcher"), (self._report, "reporter")):
@@ -154,6 +155,7 @@ class ServerLink:
             "server": self._server,
             "tasks": [task_document(task) for task in outbox.tasks.values()],
             "runs": [run_document(run) for run in outbox.runs.values()],
+            "gpu_utilization": self.gpu_utilization,
             "hold_s": hold_s,
         }
 

@@ -9,6 +9,7 @@ planned for anew: small differences are not mentioned.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +25,7 @@ OUTSIDERS_MIB_MIN = 64  # below that it is a context somebody left open, or the 
 DESKTOP_MIB_MAX = 1024  # what draws the desktop; more is a program that means it
 GAP_S_MAX = 3 * SAMPLE_S  # longer between two samples: nobody looked, so nobody knows
 QUIET_STEPS = 4  # a quiet run is told of so often within its window
+BUSY_S = 30.0  # utilisation is averaged over so long: about as often is it told
 OF_CGROUP = re.compile(r"swell[^/]*(?:/[^/]*)*?/[^/]*?(?<![0-9.])([0-9]+\.[0-9]+)(?![0-9.])")
 
 Task = tuple[AttemptId, int]
@@ -64,6 +66,7 @@ class Watch:
         self.store = store  #: the marks of our own processes carry it
         self._runs: dict[AttemptId, _Run] = {}
         self._gpus: dict[DeviceId, _Gpu] = {}
+        self._busy: deque[tuple[float, float]] = deque()  #: moments, and the mean of the GPUs then, percent
 
     def take(self, sample: Sample, claims: Iterable[Claim]) -> None:
         known = {claim.attempt: claim for claim in claims}
@@ -72,6 +75,15 @@ class Watch:
             self._look(reading, owners)
         for claim in known.values():
             self._listen(claim, sample)
+        levels = [reading.utilization for reading in sample.readings if reading.utilization is not None]
+        if levels:
+            self._busy.append((sample.at, sum(levels) / len(levels)))
+
+    def utilization(self, now: float) -> float | None:
+        """Of all GPUs lately, 0 to 1; None: not measured."""
+        while self._busy and self._busy[0][0] < now - BUSY_S:
+            self._busy.popleft()
+        return round(sum(level for _, level in self._busy) / len(self._busy) / 100, 3) if self._busy else None
 
     def seen(self, attempt: AttemptId) -> GpuSeen | None:
         """None: nothing was measured."""

@@ -218,6 +218,16 @@ def test_the_old_submit_makes_a_job(service):
     cancel(service, job)
 
 
+def test_it_shares_a_gpu_when_it_says_so_and_how_much_it_needs(service):
+    asked = {"estimatedMemory": 4096}
+    found = [submitted(service, **asked, disableGPUSharing=unshared)[1]["id"] for unshared in (False, True)]
+    roles = [shown(service, job)["spec"]["roles"][0] for job in found]
+    assert [(role["gpus"], role["gpu_memory_mib"]) for role in roles] == [(0, 4096), (1, 4096)]
+    assert [shown(service, job)["spec"]["env"]["RESERVED_MEM"] for job in found] == ["4096", "4096"]
+    for job in found:
+        cancel(service, job)
+
+
 def test_without_isSingleGPU_it_is_elastic_up_to_the_widest_machine(service):  # noqa: N802
     service.worker.sync()
     _, answer = submitted(service, isSingleGPU=False)

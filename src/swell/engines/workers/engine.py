@@ -34,13 +34,14 @@ class Report:
     version: int  #: of the desired set it has applied
     tasks: tuple[TaskSeen, ...]
     runs: tuple[RunSeen, ...]
+    gpu_utilization: float | None = None  #: of its GPUs lately, 0 to 1; None: not measured
 
     @classmethod
     def parse(cls, document: dict[str, Any]) -> Report:
         node = parse_node(document["node"])
         tasks = tuple(parse_task(task, node.id) for task in document["tasks"])
         runs = tuple(parse_run(run, node.id) for run in document["runs"])
-        return cls(node, document["version"], tasks, runs)
+        return cls(node, document["version"], tasks, runs, document.get("gpu_utilization"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Answer:
 class _Worker:
     node: Node
     heard_at: float
+    gpu_utilization: float | None
 
 
 class WorkersEngine:
@@ -97,6 +99,13 @@ class WorkersEngine:
         """Seconds since each worker was last heard of; a worker that waits for its answer is silent, too."""
         with self._mutex:
             return self._silences()
+
+    def gpu_utilizations(self) -> dict[NodeId, float]:
+        """Of the GPUs of each node in reach, where it is measured. It never rests, so nobody is woken for it."""
+        with self._mutex:
+            silent = self._silences()
+            told = {node: worker.gpu_utilization for node, worker in self._workers.items() if silent[node] <= SILENCE_S}
+        return {node: ratio for node, ratio in told.items() if ratio is not None}
 
     def _silences(self) -> dict[NodeId, float]:
         now = self._monotonic()
@@ -152,7 +161,7 @@ class WorkersEngine:
                 raise Unavailable("the server is still loading; sync again in a moment")
             known = self._workers.get(report.node.id)
             is_news = known is None or known.node != report.node
-            self._workers[report.node.id] = _Worker(report.node, self._monotonic())
+            self._workers[report.node.id] = _Worker(report.node, self._monotonic(), report.gpu_utilization)
             wanted = [run for run in report.runs if (run.attempt, run.node) in self._desired]
             changed = [run for run in wanted if self._runs.get((run.attempt, run.node)) != run]
             self._tasks += [task for task in report.tasks if (task.attempt, task.node) in self._desired]
