@@ -41,7 +41,7 @@ class Devices:
                 free.remove(place.devices[0])
 
     def leave_to_the_last(self, places: Iterable[Place]) -> None:
-        """What is reserved for later is used meanwhile only where nothing else is left."""
+        """What is promised to somebody who waits is used meanwhile only where nothing else is left."""
         for place in places:
             free = self._free.get(place.node, [])
             for device in place.devices:

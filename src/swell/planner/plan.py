@@ -222,7 +222,7 @@ class _Walk:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
-        self.devices.open(places)  # what starts now does not sit down where it would have to go away again
+        self.devices.leave_to_the_last(places)  # nobody starts where they would have to go away again
         self.kept.add(job, places, is_new=not job.slots)
 
     def _can_start_after_all(self, job: JobView) -> bool:
