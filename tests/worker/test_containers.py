@@ -133,7 +133,7 @@ def test_variables_say_where_things_are_in_the_container() -> None:
         "KUBEFLOW_TRAINER_SERVER_TOKEN": "/swell/token",
         "PYTHONPATH": "/swell/sdk:/mine",
         "RANK": "0",
-        "SWELL_SOCKET": "/swell/run/jobs.sock",
+        "SWELL_JOBS_SOCKET": "/swell/run/jobs.sock",
         "NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2",
     }
     assert inside_variables({}, PLAIN, ("sim-0",)) == {"PYTHONPATH": "/swell/sdk", "NVIDIA_VISIBLE_DEVICES": "void"}
