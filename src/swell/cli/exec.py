@@ -43,7 +43,9 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
             f"job {job} runs on {place['node']}, and this is {socket.gethostname()}; log in there and repeat"
         )
     if place["container"] is not None:
-        return _become(_enter(place, argv), dict(os.environ))
+        folder = place["runtime_folder"]
+        known = {} if folder is None else {"XDG_RUNTIME_DIR": folder}
+        return _become(_enter(place, argv), {**os.environ, **known})
     environment, folder = _surroundings(place["pid"], job)
     os.chdir(folder)
     return _become(list(argv or (environment.get("SHELL") or SHELL,)), environment)

@@ -74,23 +74,28 @@ class ContainedTasks:
 
     def start(self, index: int, lane: int, command: tuple[str, ...], env: dict[str, str], gpus: tuple[str, ...]) -> int:
         outside = self._outside(env)
-        refuse_missing(sources(self._container, outside), self._launch.workdir)
+        self._refuse(outside)
         refuse_taken(self._container)
         variables = inside_variables(env, self._container, gpus)
-        name = self.name(index)
         words = render_run(
             self._runtime,
             self._container,
             outside,
             command,
-            name=name,
+            name=self.name(index),
             label=f"{self._store}/{self._launch.attempt}",
             umask=self._launch.umask,
             devices=gpus,
             variables=variables,
         )
-        keeper_command = render_keeper_command(self._runtime, str(self._folder / str(index)), name, words)
-        return self._outer.start_in("/", index, lane, keeper_command, self.environment(variables))
+        return self._spawn(index, lane, words, self.environment(variables))
+
+    def _refuse(self, outside: Outside) -> None:
+        refuse_missing(sources(self._container, outside), self._launch.workdir)
+
+    def _spawn(self, index: int, lane: int, words: tuple[str, ...], env: dict[str, str]) -> int:
+        command = render_keeper_command(self._runtime, str(self._folder / str(index)), self.name(index), words)
+        return self._outer.start_in("/", index, lane, command, env)
 
     def _outside(self, env: dict[str, str]) -> Outside:
         token = env.get("KUBEFLOW_TRAINER_SERVER_TOKEN", "")
@@ -107,25 +112,32 @@ class ContainedTasks:
         env = self.environment({**shared, "SWELL_TASK_INDEX": str(index)})
         script = render_waiter(self._runtime, (folder / "log").stat().st_mtime)
         pid = tasks.spawn(str(folder), lane, (self.name(index),), "/", self._launch.umask, env, script=script)
-        for begun in folder.glob("begun.*"):
-            begun.rename(folder / f"begun.{pid}.{lane}")  # its time, from which limits count, stays
+        self._note_keeper(index, lane, pid)
         return pid
 
-    def ask(self, index: int, keeper: int | None, asked: set[int]) -> None:
+    def _note_keeper(self, index: int, lane: int, pid: int) -> None:
+        folder = self._folder / str(index)
+        for begun in folder.glob("begun.*"):
+            begun.rename(folder / f"begun.{pid}.{lane}")  # its time, from which limits count, stays
+
+    def ask(self, index: int, keeper: int | None, asked: set[int], *, has_ended: bool) -> None:
         """SIGTERM by name, once. While there is no container yet (its image is fetched), the client is asked."""
+        if has_ended:
+            self._outer.ask(index, keeper, asked, has_ended=True)
+            return
         before = self._asked.get(index)
         if before is not None and before.poll() in (None, 0):
             return
-        self._asked[index] = self._send("kill", "--signal", "TERM", self.name(index))
-        if before is not None and keeper is not None and not self._call("container", "inspect", self.name(index)):
+        self._asked[index] = self._send(index, "kill", "--signal", "TERM", self.name(index))
+        if before is not None and keeper is not None:
             processes.terminate(keeper, NOBODY, asked)
 
     def kill(self, index: int, keeper: int | None) -> int | None:
         if index in self._killed:
-            self._send(*remove_words(self._runtime), self.name(index))
+            self._send(index, *remove_words(self._runtime), self.name(index))
             return self._outer.kill(index, keeper)
         self._killed.add(index)
-        self._send("kill", "--signal", "KILL", self.name(index))
+        self._send(index, "kill", "--signal", "KILL", self.name(index))
         return None
 
     def problem(self, index: int, note: str) -> str:
@@ -133,11 +145,15 @@ class ContainedTasks:
             return failure_text(self._folder / str(index) / "log")
         return self._outer.problem(index, note)
 
-    def remove(self, indices: Iterable[int]) -> None:
-        """Those that their keepers did not live to remove."""
-        left = [self.name(index) for index in indices if not (self._folder / str(index) / "gone").exists()]
+    def remove(self, indices: Iterable[int]) -> bool:
+        left = self._left_of(indices)
         if left:
             self._call(*remove_words(self._runtime), *left)
+        return True
+
+    def _left_of(self, indices: Iterable[int]) -> list[str]:
+        """Those that their keepers did not live to remove."""
+        return [self.name(index) for index in indices if not (self._folder / str(index) / "gone").exists()]
 
     def _call(self, *words: str) -> bool:
         """True: it did so."""
@@ -150,7 +166,8 @@ class ContainedTasks:
             return False
         return bool(done.returncode == 0)
 
-    def _send(self, *words: str) -> subprocess.Popen[bytes]:
+    def _send(self, name: int | str, *words: str) -> subprocess.Popen[bytes]:
+        """`name`: whom it is about."""
         return subprocess.Popen([*self._runtime.command, *words], start_new_session=True, **self._quietly())
 
     def _quietly(self) -> dict[str, Any]:

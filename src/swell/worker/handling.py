@@ -1,7 +1,8 @@
 """How is a task of this run started, asked, ended and looked at?
 
-Three answers, one interface: a process of ours (`plain.py`), a process of the user who submitted it (`users.py`), a
-container of either (`contained.py`). A `Run` decides what happens and when, and never asks which of them it has.
+Four answers, one interface: a process of ours (`plain.py`), a process of the user who submitted it (`users.py`), a
+container of ours (`contained.py`) or of theirs (`usercontained.py`). A `Run` decides what happens and
+when, and never asks which of them it has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from swell.worker.contained import ContainedTasks
 from swell.worker.machine import Machine
 from swell.worker.plain import PlainTasks
 from swell.worker.tasks import Found
+from swell.worker.usercontained import UserContainedTasks
 from swell.worker.users import UserTasks
 
 
@@ -44,8 +46,8 @@ class Handling(Protocol):
     def keep_again(self, index: int, lane: int, shared: dict[str, str]) -> int | None:
         """Another keeper for what has outlived its own; None: nothing has that could tell its code."""
 
-    def ask(self, index: int, keeper: int | None, asked: set[int]) -> None:
-        """To end, everybody once."""
+    def ask(self, index: int, keeper: int | None, asked: set[int], *, has_ended: bool) -> None:
+        """To end, everybody once; `has_ended`: the task has, and what it left behind is meant."""
 
     def kill(self, index: int, keeper: int | None) -> int | None:
         """How many were still there; None: it was ended by name first, and everything else is due next time."""
@@ -61,8 +63,8 @@ class Handling(Protocol):
 
     # -- of the whole attempt --------------------------------------------------------------------------------
 
-    def remove(self, indices: Iterable[int]) -> None:
-        """What those that have ended may have left beside processes."""
+    def remove(self, indices: Iterable[int]) -> bool:
+        """What those that have ended may have left beside processes; False: it is being done, ask again."""
 
     def members(self, *marks: bytes) -> list[int]:
         """Every process of the attempt that lives, wherever it went; of those that carry marks, with these as well."""
@@ -76,7 +78,9 @@ class Handling(Protocol):
 
 
 def handling_of(machine: Machine, launch: Launch, folder: Path, caller: dict[str, str]) -> Handling:
-    processes = (PlainTasks if launch.user is None else UserTasks)(machine, launch, folder)
-    if launch.container is None or machine.runtime is None:
-        return processes
-    return ContainedTasks(processes, machine, launch, folder, caller)
+    is_contained = launch.container is not None and machine.runtime is not None
+    if launch.user is not None:
+        users = UserTasks(machine, launch, folder)
+        return UserContainedTasks(users, machine, launch, folder, caller) if is_contained else users
+    plain = PlainTasks(machine, launch, folder)
+    return ContainedTasks(plain, machine, launch, folder, caller) if is_contained else plain

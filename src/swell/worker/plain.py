@@ -60,7 +60,7 @@ class PlainTasks:
     def keep_again(self, index: int, lane: int, shared: dict[str, str]) -> int | None:
         return None
 
-    def ask(self, index: int, keeper: int | None, asked: set[int]) -> None:
+    def ask(self, index: int, keeper: int | None, asked: set[int], *, has_ended: bool) -> None:
         processes.terminate(keeper, self._marks_of(index), asked, self.confined(index))
 
     def kill(self, index: int, keeper: int | None) -> int | None:
@@ -84,8 +84,8 @@ class PlainTasks:
 
     # -- of the whole attempt --------------------------------------------------------------------------------
 
-    def remove(self, indices: Iterable[int]) -> None:
-        pass
+    def remove(self, indices: Iterable[int]) -> bool:
+        return True
 
     def members(self, *marks: bytes) -> list[int]:
         return processes.members(None, (*self._marks, *marks), self.confined())

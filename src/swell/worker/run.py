@@ -188,7 +188,7 @@ class Run:
 
     def _keep_again(self, task: Alive, found: Found) -> bool:
         """A container outlives its keeper: another one waits for it. False: there is none to wait for."""
-        if self.launch.container is None or found.code is not None:
+        if self.launch.container is None or found.code is not None or found.note == "lost":
             return False
         try:
             pid = self._handling.keep_again(task.index, task.lane, self._shared)
@@ -289,7 +289,7 @@ class Run:
 
     def _ask(self, task: Alive, now: float) -> None:
         task.ask_at = now + ASK_AGAIN_S
-        self._handling.ask(task.index, task.pid, task.asked)
+        self._handling.ask(task.index, task.pid, task.asked, has_ended=task.has_ended)
 
     def _kill(self, task: Alive, now: float) -> None:
         task.ask_at = ENDLESS  # the time for asking is over

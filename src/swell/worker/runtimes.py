@@ -7,6 +7,7 @@ import logging
 import shlex
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from swell.worker.containers import Runtime
 
 KNOWN = ("podman", "docker")
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/bin/catatonit")
+SAID_BYTES = 4000  # of the end of a log, which may be long
+SUBORDINATE_IDS = Path("/etc/subuid")
+RANGE = 65536  # ids that one user's containers need
 PACKAGES = ("swell_sdk", "kubernetesdlprofile")
 
 log = logging.getLogger(__name__)
@@ -36,6 +40,20 @@ def find_runtime(config: dict[str, Any]) -> Runtime | None:
             "the container runtime %r that `swell up` was told is not on PATH; jobs with an image fail", told[0]
         )
     return None
+
+
+def for_users(runtime: Runtime | None) -> Runtime | None:
+    """What runs the containers of a box server's users. None: nothing here can do that.
+
+    Whoever may talk to docker's engine is root, and what it runs is nobody's process. Without a session podman has no
+    systemd to ask for control groups.
+    """
+    if runtime is None or any(word.startswith("--cgroup-manager") for word in runtime.command):
+        return runtime
+    if runtime.is_docker:
+        log.warning("docker cannot run containers as the users of a box server; install podman")
+        return None
+    return replace(runtime, command=(*runtime.command, "--cgroup-manager", "cgroupfs"))
 
 
 def library() -> tuple[str, ...]:
@@ -73,6 +91,35 @@ def refuse_taken(container: Container) -> None:
 
 def failure_text(log_path: Path) -> str:
     """What the runtime said when a container did not come up; nothing else has written to its log."""
-    lines = [line for line in log_path.read_text(errors="replace")[-4000:].splitlines() if line.strip()]
+    with log_path.open("rb") as file:
+        file.seek(max(0, log_path.stat().st_size - SAID_BYTES))
+        lines = [line for line in file.read(SAID_BYTES).decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "rror" in line]
     return (errors or lines or ["the container runtime did not say why"])[-1].strip()
+
+
+def advice(said: str, user: str) -> str:
+    """What an administrator must do before this user can run containers; empty: nothing that we know of."""
+    if "/etc/subuid" in said or "insufficient UIDs" in said:
+        taken = SUBORDINATE_IDS.read_text() if SUBORDINATE_IDS.exists() else ""
+        first = free_range(taken)
+        ids = f"{first}-{first + RANGE - 1}"
+        return (
+            f"; {user} has no subordinate user ids, which containers need; the administrator gives them with: "
+            f"usermod --add-subuids {ids} --add-subgids {ids} {user}"
+        )
+    if "newuidmap" in said:
+        return "; the administrator must install newuidmap (Debian: apt-get install -y uidmap)"
+    if "/run/user/" in said:
+        keep = f"loginctl enable-linger {user}"
+        return f"; {user}'s podman wants the folder that a login makes; the administrator keeps it with: {keep}"
+    return ""
+
+
+def free_range(taken: str) -> int:
+    """The first id after all ranges that users have; `taken`: lines of /etc/subuid."""
+    fields = [line.split(":") for line in taken.splitlines()]
+    ends = [
+        int(part[1]) + int(part[2]) for part in fields if len(part) == 3 and part[1].isdigit() and part[2].isdigit()
+    ]
+    return max([100000, *ends])

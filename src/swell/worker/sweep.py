@@ -19,8 +19,8 @@ class Sweep:
 
     def step(self, ended: Iterable[int], grace_s: float, now: float) -> bool:
         """True: nothing is left."""
-        if self.kill_at is None:
-            self._handling.remove(ended)
+        if self.kill_at is None and not self._handling.remove(ended):
+            return False
         if not self._handling.members():
             self._handling.clean_up()
             return True

@@ -8,6 +8,7 @@ put a link in the way.
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,10 @@ class UserTasks(PlainTasks):
         self._tensorboard_keeper: int | None = None  #: None: it is not a child of ours
 
     @property
+    def is_known(self) -> bool:
+        return self._found is not None
+
+    @property
     def user(self) -> User:
         if self._found is None:
             raise ValueError(
@@ -60,22 +65,32 @@ class UserTasks(PlainTasks):
         return str(token)
 
     def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None:
-        folder = f"{self._folder}/{TENSORBOARD}"
-        tasks.claim(folder)
-        self._tensorboard_keeper = self._spawn(self._launch.workdir, folder, TENSORBOARD, 0, tuple(argv), env)
+        self._tensorboard_keeper = self.start_in(self._launch.workdir, TENSORBOARD, 0, tuple(argv), env)
 
-    def start_in(self, workdir: str, index: int, lane: int, command: tuple[str, ...], env: dict[str, str]) -> int:
-        folder = f"{self._folder}/{index}"
-        tasks.claim(folder)
-        return self._spawn(workdir, folder, index, lane, command, env)
-
-    def _spawn(
-        self, workdir: str, folder: str, name: int | str, lane: int, command: tuple[str, ...], env: dict[str, str]
+    def start_in(
+        self,
+        workdir: str,
+        index: int | str,
+        lane: int,
+        command: tuple[str, ...],
+        env: dict[str, str],
+        *,
+        keeper: str = asuser.KEEPER,
     ) -> int:
-        user, group = self.user, self._group(name)
+        user, folder = self.user, f"{self._folder}/{index}"
+        tasks.claim(folder)
+        group = self._made_group(index)
+        return asuser.spawn(folder, lane, command, workdir, self._launch.umask, env, user, group, keeper=keeper)
+
+    def send(self, name: int | str, command: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[bytes]:
+        """A command about a task, or about them all, in a control group of that name."""
+        return asuser.send(command, env, self.user, self._made_group(name))
+
+    def _made_group(self, name: int | str) -> Path | None:
+        group = self._group(name)
         if group is not None:
             cgroups.make(group)
-        return asuser.spawn(folder, lane, command, workdir, self._launch.umask, env, user, group)
+        return group
 
     def inspect(self, index: int) -> Found:
         """As its folder says. One whose keeper was killed lives on as long as its control group holds somebody."""
