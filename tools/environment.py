@@ -31,6 +31,7 @@ SYSTEM_PACKAGES = {
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
     "podman": ("podman", "the container tests"),
     "runc": ("runc", "the container tests"),
+    "newuidmap": ("uidmap", "the tests of users' containers"),
     "/usr/share/doc/busybox-static": ("busybox-static", "the container tests"),
     "/usr/libexec/podman/catatonit": ("catatonit", "the container tests"),
     "/usr/lib/podman/netavark": ("netavark", "the container tests"),

@@ -63,9 +63,10 @@ def _make_tensorflow() -> str:
         return ""
     print("making an environment with tensorflow-cpu (first time: some minutes) ...", flush=True)
     shutil.rmtree(TENSORFLOW, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", str(TENSORFLOW)], check=True)
+    # Not from where we are: a tier before this one may have left us in a folder that is gone.
+    subprocess.run([sys.executable, "-m", "venv", str(TENSORFLOW)], cwd=ROOT, check=True)
     pip = [str(TENSORFLOW / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    done = subprocess.run([*pip, "tensorflow-cpu"], check=False, capture_output=True, text=True)
+    done = subprocess.run([*pip, "tensorflow-cpu"], cwd=ROOT, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         return f"the tier keras needs tensorflow-cpu, which pip could not install: {done.stderr.strip()[-300:]}"
     mark.touch()

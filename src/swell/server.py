@@ -125,7 +125,7 @@ def serve(state: StateFolder, *, port: int) -> None:
         stop=lambda: http.handle_exit(signal.SIGTERM, None),
         metrics=metrics,
         config=config,
-        box=None if state.socket is None else Box(config.admin_group),
+        box=None if state.socket is None else Box(config.admin_group, runtime_folder=state.runtime_folder),
     )
     store.listen(services.committed.ring)
     engine.on_desired = services.desired.ring
@@ -237,7 +237,8 @@ def _listen_for_containers(state: StateFolder) -> socket.socket:
         )  # however long the folder's path is: 107 bytes are the limit
     finally:
         os.close(folder)
-    (state.sockets / SOCKET_NAME).chmod(0o600)
+    # The containers of a box server's users are theirs; the guard asks for a job's token all the same.
+    (state.sockets / SOCKET_NAME).chmod(0o600 if state.socket is None else 0o666)
     listener.listen(1024)
     return listener
 

@@ -120,8 +120,13 @@ class StateFolder:
     def _let_users_through(self) -> None:
         """Users have folders of their own inside; they may pass through to them, and list or make nothing."""
         self.tokens.mkdir(mode=0o711, exist_ok=True)
-        for folder in (self.root, self.checkpoints, self.tokens):
+        for folder in (self.root, self.checkpoints, self.tokens, self.sockets):
             folder.chmod(0o711)  # whatever the umask
+
+    def runtime_folder(self, uid: int) -> Path:
+        """Of a box server: where the container runtime of this user keeps what must not outlive a reboot."""
+        assert self.socket is not None
+        return self.socket.parent / "users" / str(uid)
 
     def _probe(self) -> None:
         """A few real blocks: an empty file can be made on a full disk."""

@@ -11,6 +11,7 @@ from api.people import ADMIN, NOBODY, OTHER, OWNER, ask, name_of, submit
 from api.service import USER, WORKER, Service, submission
 from swell.api.box import Box
 from swell.config import parse_config
+from swell.state import StateFolder
 
 LIMITS = {"limits": {"default": {"queued": 1000}, "users": {name_of(OTHER): {"queued": 3}}}}
 
@@ -61,7 +62,9 @@ SHOWN_OF_OTHERS = {"id", "name", "user", "state", "reason", "priority", "width",
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory) -> Iterator[Service]:
-    made = Service(tmp_path_factory.mktemp("box"), box=Box("swell-admin"), config=parse_config(LIMITS))
+    folder = tmp_path_factory.mktemp("box")
+    people = Box("swell-admin", runtime_folder=StateFolder(folder, folder / "swell.sock").runtime_folder)
+    made = Service(folder, box=people, config=parse_config(LIMITS))
     yield made
     made.close()
 

@@ -99,6 +99,14 @@ def test_others_are_told_that_there_is_no_such_job(people, annas):
         assert (done.code in (2, 125), "there is no job" in done.stderr, done.stdout) == (True, True, ""), (words, done)
 
 
+def test_a_command_runs_beside_ones_own_task_and_nobody_elses(people, annas):
+    anna, ben, _ = people
+    done = anna.swell("exec", str(annas), "--", "sh", "-c", "id -un; echo $SWELL_JOB_NAME; pwd")
+    assert (done.code, done.stdout) == (0, f"{anna.name}\nannas\n{anna.home}\n"), done
+    done = ben.swell("exec", str(annas), "--", "true")
+    assert (done.code, "there is no job" in done.stderr) == (125, True), done
+
+
 def test_the_queue_is_for_all_to_see(people, annas):
     ben = people[1]
     assert str(annas) not in ben.swell("ps").stdout

@@ -59,7 +59,18 @@ def test_a_job_that_ran_for_months_is_kept_from_its_end_on(stage: Keeping) -> No
     stage.cycle(seconds=28.9 * DAY_S)
     assert (stage.remembered(), stage.asked_to("erase"), stage.erased) == ([job], [], [])
     stage.cycle(seconds=0.5 * DAY_S)
-    assert (stage.remembered(), stage.asked_to("erase"), stage.erased) == ([], [("erase", "1.1")], [job])
+    assert (stage.remembered(), stage.asked_to("erase")) == ([], [("erase", "1.1")])
+
+
+def test_checkpoints_stay_when_their_job_is_too_old_and_go_when_it_is_deleted(stage: Keeping) -> None:
+    """Nobody asked for the first; whoever trained for a week and looks after six finds the model."""
+    old, deleted = stage.submit(), stage.submit()
+    for job in (old, deleted):
+        stage.begin(job)
+        stage.finish(job, 0)
+    stage.controller.delete([stage.job(deleted)], by="me").result()
+    stage.cycle(seconds=31 * DAY_S)
+    assert (stage.remembered(), stage.erased) == ([], [deleted])
 
 
 def test_one_that_is_taken_back_is_as_young_as_its_new_end(stage: Keeping) -> None:

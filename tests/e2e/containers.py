@@ -28,23 +28,29 @@ PYTHON = ("--mount", "/usr:/usr:ro")  # the machine's own Python in an image tha
 @functools.cache
 def image() -> str:
     """A static busybox, its names, and where libraries would be; imported once per machine."""
-    need("runc", "runc")
-    need("podman", "podman")
-    busybox = need("busybox", "busybox-static")
+    busybox = _programs()
     recipe = repr((APPLETS, LINKS)).encode() + Path(busybox).read_bytes()
     name = f"localhost/swell-test:{hashlib.sha256(recipe).hexdigest()[:16]}"
     if podman("image", "exists", name).returncode != 0:
         done = subprocess.run(
-            [*RUNTIME.split(), "import", "-", name], input=_archive(busybox), capture_output=True, check=False
+            [*RUNTIME.split(), "import", "-", name], input=archive(), capture_output=True, check=False
         )
         assert done.returncode == 0, done.stderr.decode()
     return name
 
 
-def _archive(busybox: str) -> bytes:
-    """A root folder as a tar."""
+def _programs() -> str:
+    """What containers need here; where busybox is."""
+    need("runc", "runc")
+    need("podman", "podman")
+    return need("busybox", "busybox-static")
+
+
+def archive() -> bytes:
+    """The image's root folder as a tar."""
     from io import BytesIO
 
+    busybox = _programs()
     made = BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
         for folder in ("bin", "etc", "proc", "sys", "dev", "tmp", "usr"):

@@ -18,10 +18,11 @@ from swell.worker.containers import (
     remove_words,
     render_keeper_command,
     render_run,
+    render_user_command,
     render_waiter,
     sources,
 )
-from swell.worker.runtimes import failure_text, find_runtime
+from swell.worker.runtimes import advice, failure_text, find_runtime, for_users, free_range
 
 PODMAN = Runtime(("/usr/bin/podman", "--runtime", "runc"), ("--ulimit", "nofile=20000:20000"))
 DOCKER = Runtime(("/usr/bin/docker",))
@@ -133,7 +134,7 @@ def test_variables_say_where_things_are_in_the_container() -> None:
         "KUBEFLOW_TRAINER_SERVER_TOKEN": "/swell/token",
         "PYTHONPATH": "/swell/sdk:/mine",
         "RANK": "0",
-        "SWELL_SOCKET": "/swell/run/jobs.sock",
+        "SWELL_JOBS_SOCKET": "/swell/run/jobs.sock",
         "NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2",
     }
     assert inside_variables({}, PLAIN, ("sim-0",)) == {"PYTHONPATH": "/swell/sdk", "NVIDIA_VISIBLE_DEVICES": "void"}
@@ -290,3 +291,47 @@ def test_podman_goes_before_docker_unless_told_otherwise(
 def test_what_the_runtime_said_is_quoted(tmp_path: Path, log: str, expected: str) -> None:
     (tmp_path / "log").write_text(log)
     assert failure_text(tmp_path / "log") == expected
+
+
+# -- for the users of a box server -----------------------------------------------------------------------------------
+
+
+def test_users_get_podman_without_a_session_and_never_docker() -> None:
+    assert for_users(Runtime(("podman",))) == Runtime(("podman", "--cgroup-manager", "cgroupfs"))
+    told = Runtime(("podman", "--cgroup-manager", "systemd"))
+    assert (for_users(told), for_users(Runtime(("docker",))), for_users(None)) == (told, None, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("Error: keep-id requires additional UIDs or GIDs defined in /etc/subuid", "usermod --add-subuids "),
+        ('Error: exec: "newuidmap": executable file not found in $PATH', "apt-get install -y uidmap"),
+        ("Error: creating events dirs: mkdir /run/user/1000: permission denied", "loginctl enable-linger ann"),
+        ('Error: short-name "nothing" did not resolve', ""),
+    ],
+)
+def test_what_the_administrator_must_do_is_said(said: str, expected: str) -> None:
+    told = advice(said, "ann")
+    assert (expected in told, told == "") == (True, expected == "")
+
+
+@pytest.mark.parametrize(
+    ("taken", "first"), [("", 100000), ("ann:100000:65536\nben:165536:65536\n", 231072), ("odd\nann:x:1\n", 100000)]
+)
+def test_a_range_of_ids_is_proposed_that_nobody_has(taken: str, first: int) -> None:
+    assert free_range(taken) == first
+
+
+def test_a_user_has_their_container_run_and_removed_by_one_script(pretended: Pretended) -> None:
+    """The keeper records in between; what the script cannot say with its code it says on descriptor 5."""
+    command = render_user_command(pretended.answer(run="3").runtime, "a-name", ("--init", "image", "true"))
+    said = pretended.task / "said"
+    run = ["sh", "-c", '"$@" 5> "$0"', str(said), *command]
+    assert subprocess.run(run, env=pretended.env, check=False, capture_output=True).returncode == 3
+    assert (said.read_text(), pretended.calls()[-1].split()[0]) == ("", "run")
+    subprocess.run(run, env={**pretended.env, "_swell_step": "remove"}, check=True, capture_output=True)
+    assert pretended.calls()[-1].startswith("rm --force")
+    pretended.answer(run="127")
+    assert subprocess.run(run, env=pretended.env, check=False, capture_output=True).returncode == 125
+    assert said.read_text() == ".container\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from swell.model.job import Container
 from swell.model.launch import CAUSE_START, TaskSeen
-from swell.worker.run import Machine, Run
+from swell.worker.machine import Machine
+from swell.worker.run import Run
 
 from .test_environment import LAUNCH
 

@@ -79,7 +79,7 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         restarted=source.get("JOB_RESTARTED", "FALSE").upper() == "TRUE",
         url=source.get("SWELL_URL", ""),
         token=source.get("SWELL_TOKEN", ""),
-        socket=source.get("SWELL_SOCKET", ""),
+        socket=source.get("SWELL_JOBS_SOCKET", ""),
         attempt_id=source.get("SWELL_ATTEMPT", ""),
         checkpoints=source.get("SWELL_CHECKPOINTS", ""),
         checkpoint=source.get("SWELL_CHECKPOINT", ""),

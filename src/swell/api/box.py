@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from swell.api.caller import Caller
 from swell.users import User, user_by_name, user_by_uid
@@ -16,8 +17,15 @@ USERS_REMEMBERED_MAX = 10_000
 class Box:
     """The users of one machine, as one server for all of them sees them."""
 
-    def __init__(self, admin_group: str, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        admin_group: str,
+        *,
+        runtime_folder: Callable[[int], Path],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._admin_group = admin_group
+        self.runtime_folder = runtime_folder  #: where containers of the user with that number are known
         self._monotonic = monotonic
         self._known: dict[int, tuple[Caller, float]] = {}
 

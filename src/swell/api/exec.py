@@ -37,10 +37,18 @@ def exec_router(services: Services) -> APIRouter:
                 "pid": services.engine.keeper(attempt, task.index),
                 "container": None if container is None else container_name(services.store.id, attempt, task.index),
                 "runtime": shlex.split(runtimes.get(task.node, "")),
+                "runtime_folder": _runtime_folder(services, job),
             }
         )
 
     return router
+
+
+def _runtime_folder(services: Services, job: JobRecord) -> str | None:
+    """What XDG_RUNTIME_DIR must be for the runtime to find the container; None: whatever it is."""
+    if services.box is None or job.uid is None:
+        return None
+    return str(services.box.runtime_folder(job.uid))
 
 
 def _running(services: Services, job: JobRecord, rank: int | None) -> TaskRecord:

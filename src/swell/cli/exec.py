@@ -43,7 +43,9 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
             f"job {job} runs on {place['node']}, and this is {socket.gethostname()}; log in there and repeat"
         )
     if place["container"] is not None:
-        return _become(_enter(place, argv), dict(os.environ))
+        folder = place["runtime_folder"]
+        known = {} if folder is None else {"XDG_RUNTIME_DIR": folder}
+        return _become(_enter(place, argv), {**os.environ, **known})
     environment, folder = _surroundings(place["pid"], job)
     os.chdir(folder)
     return _become(list(argv or (environment.get("SHELL") or SHELL,)), environment)
@@ -60,14 +62,24 @@ def _surroundings(pid: int | None, job: str) -> tuple[dict[str, str], str]:
     from swell.errors import Conflict, Denied
 
     try:
-        pairs = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        folder = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115  a path of bytes that need not be UTF-8
+        process = _readable(pid)
+        pairs = (process / "environ").read_bytes().split(b"\0")
+        folder = os.readlink(process / "cwd")  # noqa: PTH115  a path of bytes that need not be UTF-8
     except FileNotFoundError:
         raise Conflict(f"job {job} has just ended; there is nothing to enter") from None
     except PermissionError:
         raise Denied(f"process {pid} of job {job} is somebody else's; only who runs it may enter it") from None
     found = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
     return {**found, **{name: os.environ[name] for name in ("TERM",) if name in os.environ}}, folder
+
+
+def _readable(keeper: int | None) -> Path:
+    """On a box server the keeper is root's; what it started is the user's."""
+    process = Path(f"/proc/{keeper}")
+    if os.access(process / "environ", os.R_OK):
+        return process
+    children = (process / f"task/{keeper}/children").read_text().split()
+    return Path(f"/proc/{children[0]}") if children else process
 
 
 def _become(argv: list[str], environment: dict[str, str]) -> int:

@@ -188,10 +188,14 @@ class Controller:
             if not job.state.has_ended:
                 raise Conflict(f"job {job.id} ({job.name}) is {job.state}; cancel it first: swell cancel {job.id}")
         for job in jobs:
-            for number in range(1, job.attempts + 1):
-                self._engine.erase(AttemptId(job.id, number))
             if job.spec.checkpoints is None:
                 self._erase_checkpoints(job.id)
+        return self._forget(jobs, by=by, origin=origin)
+
+    def _forget(self, jobs: Sequence[JobRecord], *, by: str, origin: str = "") -> Future[None]:
+        for job in jobs:
+            for number in range(1, job.attempts + 1):
+                self._engine.erase(AttemptId(job.id, number))
         return self._store.forget([job.id for job in jobs], by=by, origin=origin)
 
     def reason(self, job: JobRecord) -> Reason | None:
@@ -444,7 +448,10 @@ class Controller:
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
 
     def _forget_old(self) -> None:
-        """History older than the retention goes, with its logs. A job's age counts from its end, not from its log's."""
+        """History older than the retention goes, with its logs. A job's age counts from its end, not from its log's.
+
+        Its checkpoints stay: they are somebody's work, and nobody has asked for them to go.
+        """
         if self._keep_s is None:
             return
         before = self._clock.now() - self._keep_s
@@ -452,7 +459,7 @@ class Controller:
             return
         old = self._store.ended_before(before, FORGET_PER_CYCLE_MAX)
         if old:
-            self.delete([self._store.job(job) for job in old], by="retention").result()
+            self._forget([self._store.job(job) for job in old], by="retention").result()
         if len(old) < FORGET_PER_CYCLE_MAX:
             self._store.forget_events(before).result()
             self._forget_after = before + self._keep_s / 100

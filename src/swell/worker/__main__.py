@@ -14,7 +14,7 @@ from swell.state import StateFolder
 from swell.worker.agent import Agent
 from swell.worker.devices import Declared, offer
 from swell.worker.nvml import Nvml
-from swell.worker.runtimes import find_runtime
+from swell.worker.runtimes import find_runtime, for_users
 
 
 def main() -> int:
@@ -30,7 +30,8 @@ def main() -> int:
         print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
         return 1
     config = state.read_json(state.config)
-    runtime, nvml = find_runtime(config), Nvml()
+    found, nvml = find_runtime(config), Nvml()
+    runtime = found if state.socket is None else for_users(found)
     offered = offer(Declared.parse(config), nvml)
     node = replace(offered, container_runtime="" if runtime is None else str(runtime))
     agent = Agent(state, node, nvml, runtime)

@@ -23,8 +23,9 @@ from swell.model.launch import Launch, RunSeen, TaskSeen
 from swell.state import StateFolder
 from swell.worker import cgroups
 from swell.worker.containers import Runtime
+from swell.worker.machine import Alive, Machine
 from swell.worker.nvml import Nvml
-from swell.worker.run import Alive, Machine, Run
+from swell.worker.run import Run
 from swell.worker.sampler import Sampler
 from swell.worker.sync import Desired, ServerLink
 from swell.worker.watch import Watch

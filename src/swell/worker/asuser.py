@@ -17,34 +17,45 @@ import contextlib
 import fcntl
 import os
 import re
+import subprocess
 from pathlib import Path
 
 from swell.users import User
 from swell.worker.tasks import DEFAULT_SIGNALS
 
-# Descriptors: 3 the environment, 4 the lock, 5 written to when the folder cannot be entered: that is all the keeper
-# takes from the user's side, and it is not read, only seen.
-KEEPER = """\
+# Descriptors: 3 the environment, 4 the lock, 5 what the user's shell has to say to the keeper. What comes there is the
+# user's: a little of it is read, after a code that is ours, and only words that are known count.
+_KEEPER = """\
 trap : HUP INT QUIT USR1 USR2 ALRM TERM
-: > "$1/begun.$$.$2" || exit 125
-_swell_task=$1
+_swell_task=$1 _swell_lane=$2 _swell_note=
 shift 2
-"$@" 4>&- 5> "$_swell_task/.said"
+BEGIN"$@" 4>&- 5> "$_swell_task/.said"
 _swell_code=$?
-_swell_note=
-[ -s "$_swell_task/.said" ] && _swell_note=.workdir
+[ "$_swell_code" != 125 ] || _swell_note=$(head -c 16 "$_swell_task/.said")
+case $_swell_note in .workdir | .container | .lost) ;; *) _swell_note= ;; esac
 : > "$_swell_task/exit.$_swell_code$_swell_note"
-exit $_swell_code
-"""
+END"""
+_BEGUN = ': > "$_swell_task/begun.$$.$_swell_lane" || exit 125\n'
+_EXIT = "exit $_swell_code\n"
+# The code is recorded before the container goes, which knows it: the script under us is run a second time.
+_REMOVE = '_swell_step=remove "$@" > /dev/null 2>&1 4>&- 5>&1 && : > "$_swell_task/gone"\n'
+KEEPER = _KEEPER.replace("BEGIN", _BEGUN).replace("END", _EXIT)
+CONTAINER_KEEPER = _KEEPER.replace("BEGIN", _BEGUN).replace("END", _REMOVE + _EXIT)
+WAITING_KEEPER = _KEEPER.replace("BEGIN", "").replace("END", _REMOVE + _EXIT)  # for one that has begun long ago
 ENTER = '{ echo $$ > "$0/cgroup.procs"; } 2>/dev/null; exec "$@"'
 INNER = """\
 . /proc/self/fd/3
 exec 3<&-
 umask "$1"
-[ -z "${SWELL_CHECKPOINTS-}" ] || [ -d "$SWELL_CHECKPOINTS" ] || mkdir -p -- "$SWELL_CHECKPOINTS"
-cd -- "$2" || { echo no >&5; exit 125; }
-exec 5>&-
+[ -z "${SWELL_CHECKPOINTS-}" ] || [ -d "$SWELL_CHECKPOINTS" ] || mkdir -p -- "$SWELL_CHECKPOINTS" 5>&-
+cd -- "$2" || { echo .workdir >&5; exit 125; }
+SILENCE
 shift 2
+exec "$@"
+"""
+ENTER_GROUP = """\
+[ -z "$1" ] || echo $$ 2>/dev/null > "$1/cgroup.procs"
+shift
 exec "$@"
 """
 KEEPER_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -63,6 +74,8 @@ def spawn(
     env: dict[str, str],
     user: User,
     group: Path | None,
+    *,
+    keeper: str = KEEPER,
 ) -> int:
     """As `tasks.spawn`, with the command as that user; `group` None: no control group holds it."""
     with contextlib.ExitStack() as stack:
@@ -71,12 +84,14 @@ def spawn(
         log = _open(f"{folder}/log", os.O_WRONLY | os.O_APPEND, stack)
         os.fchown(log, user.uid, user.gid)  # so that the task can open /dev/stdout
         variables = _anonymous(environment_script(env), stack)
-        inner = ["/bin/sh", "-c", INNER, "swell-task", f"{umask:04o}", workdir, *command]
+        # A container's script has something to say; any other command has not.
+        script = INNER.replace("SILENCE", "exec 5>&-" if keeper is KEEPER else "")
+        inner = ["/bin/sh", "-c", script, "swell-task", f"{umask:04o}", workdir, *command]
         enter = [] if group is None else ["/bin/sh", "-c", ENTER, str(group)]
         become = [*enter, *become_argv(user), *inner]
         return os.posix_spawn(
             "/bin/sh",
-            ["swell-keeper", "-c", KEEPER, "swell-keeper", folder, str(lane), *become],
+            ["swell-keeper", "-c", keeper, "swell-keeper", folder, str(lane), *become],
             {"PATH": KEEPER_PATH, **{name: env[name] for name in MARKS if name in env}},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -88,6 +103,21 @@ def spawn(
             setsid=True,
             setsigmask=(),
             setsigdef=DEFAULT_SIGNALS,
+        )
+
+
+def send(command: tuple[str, ...], env: dict[str, str], user: User, group: Path | None) -> subprocess.Popen[bytes]:
+    """A command that nobody waits for, as that user; what it says is not heard."""
+    script = INNER.replace("/proc/self/fd/3", "/proc/self/fd/0").replace("exec 3<&-", "exec < /dev/null")
+    inner = ["/bin/sh", "-c", script.replace("SILENCE", ""), "swell-sent", "0077", "/", *command]
+    with contextlib.ExitStack() as stack:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", ENTER_GROUP, "swell-sent", str(group or ""), *become_argv(user), *inner],
+            env={"PATH": KEEPER_PATH},
+            stdin=_anonymous(environment_script(env), stack),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
 

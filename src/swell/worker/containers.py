@@ -39,6 +39,7 @@ swell_await() {
   _swell_pid=$(RUNTIME container inspect --format '{{.State.Pid}}' "$_swell_name" 2> /dev/null)
   while [ "${_swell_pid:-0}" != 0 ] && [ -d "/proc/$_swell_pid" ]; do sleep 0.3; done
   _swell_code=$(timeout CODE_WITHIN_S RUNTIME wait "$_swell_name" 2> /dev/null)
+  case $_swell_code in *[!0-9]*) _swell_code= ;; esac
 }
 """
 _FINISH = """\
@@ -51,15 +52,14 @@ RUNTIME REMOVE "$_swell_name" > /dev/null 2>&1 && : > "$_swell_task/gone"
 exit "${_swell_code:-125}"
 """
 _RUN = """\
-_swell_task=$1 _swell_name=$2
-shift 2
+NAMES
 IDENTITY
-RUNTIME run "$@"
+RUNTIME run "$@" 5>&-
 _swell_code=$?
 if [ "$_swell_code" -ge 125 ]; then
   case $(RUNTIME container inspect --format '{{.State.Status}}' "$_swell_name" 2> /dev/null) in
     '' | created | configured | initialized)
-      : > "$_swell_task/failed.container"
+      FAILED
       _swell_code=125
       ;;
     *) swell_await ;;
@@ -71,6 +71,17 @@ _swell_task=$1 _swell_name=$5
 FOLLOW
 swell_await
 wait
+"""
+# The same for a container of a box server's user: the keeper, root's, records and calls for the removal, and the script
+# tells it what it cannot see (`asuser.py`).
+_USER_NAMES = """\
+_swell_name=$1
+shift
+[ "${_swell_step-}" != remove ] || exec RUNTIME REMOVE "$_swell_name"
+"""
+_USER_FINISH = """\
+[ -n "$_swell_code" ] || echo .lost >&5
+exit "${_swell_code:-125}"
 """
 _ANYBODY = 'set -- --user "$(id -u):$(id -g)" "$@"'
 _ROOTLESS = '[ "$(id -u)" = 0 ] || set -- --userns keep-id "$@"'  # one's own files stay one's own
@@ -129,9 +140,21 @@ def render_run(
 
 def render_keeper_command(runtime: Runtime, folder: str, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
     """What the keeper runs: the container, its code, its removal."""
-    identity = _ANYBODY if runtime.is_docker else f"{_ROOTLESS}\n{_ANYBODY}"
-    script = (_BEGIN + _AWAIT + _RUN + _FINISH).replace("IDENTITY", identity)
-    return ("/bin/sh", "-c", _filled(script, runtime), "swell-container", folder, name, *words)
+    names = "_swell_task=$1 _swell_name=$2\nshift 2"
+    run = _filled_run(runtime, names=names, failed=': > "$_swell_task/failed.container"')
+    return ("/bin/sh", "-c", _filled(_BEGIN + _AWAIT + run + _FINISH, runtime), "swell-container", folder, name, *words)
+
+
+def render_user_command(runtime: Runtime, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """What a keeper of root's runs as a user, twice: the container, and its removal."""
+    run = _filled_run(runtime, names=_USER_NAMES, failed="echo .container >&5")
+    return ("/bin/sh", "-c", _filled(_BEGIN + _AWAIT + run + _USER_FINISH, runtime), "swell-container", name, *words)
+
+
+def render_user_waiter(runtime: Runtime, name: str) -> tuple[str, ...]:
+    """The same for a container that has lost its keeper."""
+    script = _BEGIN + _AWAIT + _USER_NAMES + "swell_await\n" + _USER_FINISH
+    return ("/bin/sh", "-c", _filled(script, runtime), "swell-container", name)
 
 
 def render_waiter(runtime: Runtime, since: float) -> str:
@@ -139,6 +162,11 @@ def render_waiter(runtime: Runtime, since: float) -> str:
     follow = f'RUNTIME logs --follow --since {since:.9f} "$_swell_name" &' if runtime.is_docker else ""
     script = (_BEGIN + _AWAIT + _WAIT + _FINISH).replace("FOLLOW", follow)
     return _filled(script, runtime)
+
+
+def _filled_run(runtime: Runtime, *, names: str, failed: str) -> str:
+    identity = _ANYBODY if runtime.is_docker else f"{_ROOTLESS}\n{_ANYBODY}"
+    return _RUN.replace("NAMES", names).replace("FAILED", failed).replace("IDENTITY", identity)
 
 
 def _filled(script: str, runtime: Runtime) -> str:
@@ -159,7 +187,7 @@ def inside_variables(variables: dict[str, str], container: Container, devices: t
     if "KUBEFLOW_TRAINER_SERVER_TOKEN" in variables:
         moved["KUBEFLOW_TRAINER_SERVER_TOKEN"] = TOKEN
     if container.ports:
-        moved["SWELL_SOCKET"] = f"{RUN}/{SOCKET_NAME}"
+        moved["SWELL_JOBS_SOCKET"] = f"{RUN}/{SOCKET_NAME}"
     # Images of NVIDIA say "all"; without a GPU of its own a task must see none.
     return {**variables, **moved, "NVIDIA_VISIBLE_DEVICES": ",".join(real) or "void"}
 

@@ -14,7 +14,7 @@ from swell.model.launch import Launch
 OF_ONE_ATTEMPT = frozenset(
     {
         "SWELL_URL",
-        "SWELL_SOCKET",
+        "SWELL_JOBS_SOCKET",
         "SWELL_TOKEN",
         "SWELL_DOOR",
         "SWELL_CHECKPOINTS",

@@ -90,6 +90,15 @@ def is_keeper(pid: int, wanted: tuple[bytes, ...]) -> bool:
     return _has_marks(pid, wanted) and _uid(pid) == os.getuid()
 
 
+def reap(pid: int) -> int | None:
+    """The keeper's own exit code if it was our child and ended by itself; None: look into the folder."""
+    try:
+        _, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """What tells whose process it is; a process id alone does not."""

@@ -1,8 +1,4 @@
-"""Which container runtime is here, and how are a run's containers started, asked, ended and found again?
-
-The thin side of `containers.py`: it sends and decides little. What has to be quick (asking a container to end) is
-not waited for; what happens once after a crash is.
-"""
+"""Which container runtime is here, and what would keep a container from starting?"""
 
 from __future__ import annotations
 
@@ -11,32 +7,19 @@ import logging
 import shlex
 import shutil
 import socket
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from swell.model.container import container_name
 from swell.model.job import Container
-from swell.model.launch import Launch
-from swell.worker import processes, tasks
-from swell.worker.containers import (
-    Outside,
-    Runtime,
-    client_variables,
-    inside_variables,
-    remove_words,
-    render_keeper_command,
-    render_run,
-    render_waiter,
-    sources,
-)
-from swell.worker.environment import OF_ONE_ATTEMPT
+from swell.worker.containers import Runtime
 
 KNOWN = ("podman", "docker")
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/bin/catatonit")
+SAID_BYTES = 4000  # of the end of a log, which may be long
+SUBORDINATE_IDS = Path("/etc/subuid")
+RANGE = 65536  # ids that one user's containers need
 PACKAGES = ("swell_sdk", "kubernetesdlprofile")
-ANSWER_S_MAX = 20.0  # a runtime that does not answer for so long does not hold up everything else
-NOBODY = (b"\0",)  # a mark that no process has: only the keeper's session is meant
 
 log = logging.getLogger(__name__)
 
@@ -59,112 +42,32 @@ def find_runtime(config: dict[str, Any]) -> Runtime | None:
     return None
 
 
+def for_users(runtime: Runtime | None) -> Runtime | None:
+    """What runs the containers of a box server's users. None: nothing here can do that.
+
+    Whoever may talk to docker's engine is root, and what it runs is nobody's process. Without a session podman has no
+    systemd to ask for control groups.
+    """
+    if runtime is None or any(word.startswith("--cgroup-manager") for word in runtime.command):
+        return runtime
+    if runtime.is_docker:
+        log.warning("docker cannot run containers as the users of a box server; install podman")
+        return None
+    return replace(runtime, command=(*runtime.command, "--cgroup-manager", "cgroupfs"))
+
+
 def library() -> tuple[str, ...]:
     """The folders of the in-job library, wherever it is installed; nothing of it is imported."""
     found = [importlib.util.find_spec(name) for name in PACKAGES]
     return tuple(spec.submodule_search_locations[0] for spec in found if spec and spec.submodule_search_locations)
 
 
-class RunContainers:
-    """The containers of one run."""
-
-    def __init__(self, runtime: Runtime, launch: Launch, folder: Path, caller: dict[str, str], store: str) -> None:
-        assert launch.container is not None
-        self._runtime = runtime
-        self._launch, self._container = launch, launch.container
-        self._folder = folder
-        self._caller = {name: text for name, text in caller.items() if name not in OF_ONE_ATTEMPT}
-        self._store = store
-        self._asked: dict[int, subprocess.Popen[bytes]] = {}
-        self._killed: set[int] = set()
-
-    def name(self, index: int) -> str:
-        return container_name(self._store, self._launch.attempt, index)
-
-    def environment(self, variables: dict[str, str]) -> dict[str, str]:
-        """Of what runs on the machine for the task: the caller's, and what a container is handed from it."""
-        return client_variables(self._caller, variables)
-
-    def prepare(
-        self, index: int, command: tuple[str, ...], env: dict[str, str], devices: tuple[str, ...], sockets: Path
-    ) -> tuple[tuple[str, ...], dict[str, str]]:
-        """What the keeper runs, and its environment. ValueError: it cannot be started here, and why."""
-        outside = self._outside(env, sockets)
-        refuse_missing(sources(self._container, outside), self._launch.workdir)
-        refuse_taken(self._container)
-        variables = inside_variables(env, self._container, devices)
-        name = self.name(index)
-        words = render_run(
-            self._runtime,
-            self._container,
-            outside,
-            command,
-            name=name,
-            label=f"{self._store}/{self._launch.attempt}",
-            umask=self._launch.umask,
-            devices=devices,
-            variables=variables,
+def refuse_without(runtime: Runtime | None) -> None:
+    if runtime is None:
+        raise ValueError(
+            "the job has an image, but this machine has neither podman nor docker; install one, then: "
+            "swell down, swell up"
         )
-        keeper_command = render_keeper_command(self._runtime, str(self._folder / str(index)), name, words)
-        return keeper_command, self.environment(variables)
-
-    def _outside(self, env: dict[str, str], sockets: Path) -> Outside:
-        token = env.get("KUBEFLOW_TRAINER_SERVER_TOKEN", "")
-        return Outside(self._launch.workdir, env.get("SWELL_CHECKPOINTS", ""), token, str(sockets), library())
-
-    def keep_again(self, index: int, lane: int, shared: dict[str, str]) -> int | None:
-        """A new keeper for a container whose own was killed: it waits and records. None: there is no container."""
-        if not self._call("container", "inspect", self.name(index)):
-            return None
-        folder = self._folder / str(index)
-        env = self.environment({**shared, "SWELL_TASK_INDEX": str(index)})
-        script = render_waiter(self._runtime, (folder / "log").stat().st_mtime)
-        pid = tasks.spawn(str(folder), lane, (self.name(index),), "/", self._launch.umask, env, script=script)
-        for begun in folder.glob("begun.*"):
-            begun.rename(folder / f"begun.{pid}.{lane}")  # its time, from which limits count, stays
-        return pid
-
-    def ask(self, index: int, keeper: int | None, asked: set[int]) -> None:
-        """SIGTERM by name, once. While there is no container yet (its image is fetched), the client is asked."""
-        before = self._asked.get(index)
-        if before is not None and before.poll() in (None, 0):
-            return
-        self._asked[index] = self._send("kill", "--signal", "TERM", self.name(index))
-        if before is not None and keeper is not None and not self._call("container", "inspect", self.name(index)):
-            processes.terminate(keeper, NOBODY, asked)
-
-    def kill(self, index: int) -> bool:
-        """SIGKILL by name; False: that was tried, and everything else is due."""
-        if index in self._killed:
-            self._send(*remove_words(self._runtime), self.name(index))
-            return False
-        self._killed.add(index)
-        self._send("kill", "--signal", "KILL", self.name(index))
-        return True
-
-    def remove_all(self, indices: list[int]) -> None:
-        """Those that their keepers did not live to remove."""
-        left = [self.name(index) for index in indices if not (self._folder / str(index) / "gone").exists()]
-        if left:
-            self._call(*remove_words(self._runtime), *left)
-
-    def _call(self, *words: str) -> bool:
-        """True: it did so."""
-        try:
-            done = subprocess.run(
-                [*self._runtime.command, *words], timeout=ANSWER_S_MAX, check=False, **self._quietly()
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            log.warning("%s %s: %s", self._runtime, words[0], error)
-            return False
-        return bool(done.returncode == 0)
-
-    def _send(self, *words: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([*self._runtime.command, *words], start_new_session=True, **self._quietly())
-
-    def _quietly(self) -> dict[str, Any]:
-        nothing = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return {**nothing, "env": self._caller}
 
 
 def refuse_missing(paths: tuple[str, ...], workdir: str) -> None:
@@ -188,6 +91,35 @@ def refuse_taken(container: Container) -> None:
 
 def failure_text(log_path: Path) -> str:
     """What the runtime said when a container did not come up; nothing else has written to its log."""
-    lines = [line for line in log_path.read_text(errors="replace")[-4000:].splitlines() if line.strip()]
+    with log_path.open("rb") as file:
+        file.seek(max(0, log_path.stat().st_size - SAID_BYTES))
+        lines = [line for line in file.read(SAID_BYTES).decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "rror" in line]
     return (errors or lines or ["the container runtime did not say why"])[-1].strip()
+
+
+def advice(said: str, user: str) -> str:
+    """What an administrator must do before this user can run containers; empty: nothing that we know of."""
+    if "/etc/subuid" in said or "insufficient UIDs" in said:
+        taken = SUBORDINATE_IDS.read_text() if SUBORDINATE_IDS.exists() else ""
+        first = free_range(taken)
+        ids = f"{first}-{first + RANGE - 1}"
+        return (
+            f"; {user} has no subordinate user ids, which containers need; the administrator gives them with: "
+            f"usermod --add-subuids {ids} --add-subgids {ids} {user}"
+        )
+    if "newuidmap" in said:
+        return "; the administrator must install newuidmap (Debian: apt-get install -y uidmap)"
+    if "/run/user/" in said:
+        keep = f"loginctl enable-linger {user}"
+        return f"; {user}'s podman wants the folder that a login makes; the administrator keeps it with: {keep}"
+    return ""
+
+
+def free_range(taken: str) -> int:
+    """The first id after all ranges that users have; `taken`: lines of /etc/subuid."""
+    fields = [line.split(":") for line in taken.splitlines()]
+    ends = [
+        int(part[1]) + int(part[2]) for part in fields if len(part) == 3 and part[1].isdigit() and part[2].isdigit()
+    ]
+    return max([100000, *ends])

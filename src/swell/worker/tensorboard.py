@@ -10,30 +10,26 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
-
-from swell.worker import processes
+from typing import BinaryIO, Protocol
 
 MARK = "SWELL_TENSORBOARD=1"
 LOOPBACK = "127.0.0.1"
 
 
-def start(
-    folder: Path,
-    logdir: str,
-    workdir: str,
-    port: int,
-    env: dict[str, str],
-    marks: tuple[bytes, ...],
-    *,
-    spawn: Callable[[Sequence[str], dict[str, str]], None],
-    confined: processes.Confined | None,
-) -> str:
+class Beside(Protocol):
+    """How programs beside the tasks are started, and found again; see `handling.py`."""
+
+    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None: ...
+
+    def members(self, *marks: bytes) -> list[int]: ...
+
+
+def start(folder: Path, logdir: str, workdir: str, port: int, env: dict[str, str], beside: Beside) -> str:
     """Its address; empty: there is none. One that an earlier life of ours has started is found again."""
     address = f"http://{LOOPBACK}:{port}"
-    if processes.members(None, (*marks, MARK.encode()), confined):
+    if beside.members(MARK.encode()):
         return address
     program = shutil.which("tensorboard", path=env.get("PATH", os.defpath))
     if program is None:
@@ -41,7 +37,7 @@ def start(
             log.write(b"there is no program `tensorboard` on the job's PATH: pip install tensorboard\n")
         return ""
     argv = [program, "--logdir", str(Path(workdir) / logdir), "--host", LOOPBACK, "--port", str(port)]
-    spawn(argv, {**env, "SWELL_TENSORBOARD": "1"})
+    beside.start_beside(argv, {**env, "SWELL_TENSORBOARD": "1"})
     return address
 
 

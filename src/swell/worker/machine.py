@@ -1,0 +1,74 @@
+"""What does a run need to know of where it is, and of each of its tasks that lives?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from swell.model.launch import TaskSeen
+from swell.state import StateFolder
+from swell.worker.containers import Runtime
+from swell.worker.logs import LogWatch
+
+if TYPE_CHECKING:
+    from swell.worker.run import Run
+
+KEEPER_ALONE_S = 5.0  # a keeper with nothing left to wait for has this long to end
+
+
+@dataclass(slots=True)
+class Alive:
+    """A task whose keeper, or something it started, still lives."""
+
+    index: int
+    lane: int
+    pid: int | None  #: of the keeper; None: it has not said yet
+    pidfd: int | None  #: None: the keeper is gone or unknown; the folder is looked at instead
+    started_at: float
+    limit_at: float | None  #: monotonic; None: endless
+    log: LogWatch | None = None  #: None: not looked at yet
+    kill_at: float | None = None  #: monotonic; None: nobody asked it to end
+    asked: set[int] = field(default_factory=set)  #: processes that were sent SIGTERM
+    ask_at: float = 0.0  #: monotonic; when to look for those that missed it
+    alone_since: float | None = None  #: monotonic; the keeper is all that is left
+    has_ended: bool = False  #: its end is reported; what it left behind is being ended
+
+    def has_been_alone(self, others: int, now: float) -> bool:
+        """Is the keeper all that is left, for longer than it may be?"""
+        if others or self.pidfd is None:
+            self.alone_since = None
+        elif self.alone_since is None:
+            self.alone_since = now
+        return self.alone_since is not None and now - self.alone_since > KEEPER_ALONE_S
+
+    def look_at_log(self, folder: Path) -> None:
+        """`folder`: the run's."""
+        if self.log is None:
+            self.log = LogWatch(folder / str(self.index))
+        self.log.look()
+
+    def close(self) -> None:
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+            self.pidfd = None
+
+    def next_step(self) -> float | None:
+        """When it is due without an event; None: events suffice."""
+        return self.limit_at if self.kill_at is None else min(self.kill_at, self.ask_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a run needs to know of where it is."""
+
+    store: str
+    boot_id: str
+    watch: Callable[[int, Run, Alive], None]  #: tell us when this pidfd is ready
+    report: Callable[[TaskSeen], None]
+    sockets: Path  #: the folder with the one that jobs in containers report through
+    runtime: Runtime | None  #: None: containers cannot be run here
+    box: StateFolder | None = None  #: where tasks run as their users; None: they run as we do
+    groups: Path | None = None  #: folder for their control groups; None: there are none

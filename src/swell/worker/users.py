@@ -1,0 +1,125 @@
+"""How is a task handled that is a process of the user who submitted it?
+
+As one of ours, but for how it becomes theirs (`asuser.py`) and where it is looked for: in its control group, which it
+cannot leave. What is made for the user is made in folders where only root makes anything, so that nobody can have
+put a link in the way.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from swell.model.launch import Launch
+from swell.users import User, user_of_job
+from swell.worker import asuser, cgroups, processes, tasks
+from swell.worker.machine import Machine
+from swell.worker.plain import PlainTasks
+from swell.worker.tasks import Found, Status
+
+TENSORBOARD = "tensorboard"  # its folder beside those of the tasks, and its control group
+
+
+class UserTasks(PlainTasks):
+    """See `handling.py` for what each method promises."""
+
+    def __init__(self, machine: Machine, launch: Launch, folder: Path) -> None:
+        super().__init__(machine, launch, folder)
+        assert launch.user is not None
+        assert launch.uid is not None
+        assert machine.box is not None
+        self._box = machine.box
+        self._uid = launch.uid
+        self._found: User | None = user_of_job(launch.user, launch.uid)  #: None: the account is gone
+        self._tensorboard_keeper: int | None = None  #: None: it is not a child of ours
+
+    @property
+    def is_known(self) -> bool:
+        return self._found is not None
+
+    @property
+    def user(self) -> User:
+        if self._found is None:
+            raise ValueError(
+                f"the user {self._launch.user} (uid {self._uid}), who submitted it, is no longer known here"
+            )
+        return self._found
+
+    def prepare(self, own: dict[str, str]) -> str | None:
+        if self._found is None:
+            return None  # the tasks' own start says so
+        if "SWELL_TOKEN" not in own:
+            return ""
+        token = self._box.tokens / str(self._launch.attempt)
+        token.unlink(missing_ok=True)
+        with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "w") as file:
+            file.write(own["SWELL_TOKEN"])
+            os.fchown(file.fileno(), self._found.uid, self._found.gid)
+        checkpoints = Path(own["SWELL_CHECKPOINTS"])
+        if checkpoints == self._box.checkpoints / str(self._launch.attempt.job):  # any other is theirs to make
+            checkpoints.mkdir(mode=0o700, exist_ok=True)
+            os.chown(checkpoints, self._found.uid, self._found.gid, follow_symlinks=False)
+        return str(token)
+
+    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None:
+        self._tensorboard_keeper = self.start_in(self._launch.workdir, TENSORBOARD, 0, tuple(argv), env)
+
+    def start_in(
+        self,
+        workdir: str,
+        index: int | str,
+        lane: int,
+        command: tuple[str, ...],
+        env: dict[str, str],
+        *,
+        keeper: str = asuser.KEEPER,
+    ) -> int:
+        user, folder = self.user, f"{self._folder}/{index}"
+        tasks.claim(folder)
+        group = self._made_group(index)
+        return asuser.spawn(folder, lane, command, workdir, self._launch.umask, env, user, group, keeper=keeper)
+
+    def send(self, name: int | str, command: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[bytes]:
+        """A command about a task, or about them all, in a control group of that name."""
+        return asuser.send(command, env, self.user, self._made_group(name))
+
+    def _made_group(self, name: int | str) -> Path | None:
+        group = self._group(name)
+        if group is not None:
+            cgroups.make(group)
+        return group
+
+    def inspect(self, index: int) -> Found:
+        """As its folder says. One whose keeper was killed lives on as long as its control group holds somebody."""
+        found = super().inspect(index)
+        is_unsure = found.status is Status.ENDED and found.note == "keeper"
+        if is_unsure and found.pid is not None and not self.has_left_nothing(found.pid, index):
+            return replace(found, status=Status.ALIVE, note="")
+        return found
+
+    def bury(self, index: int) -> None:
+        group = self._group(index)
+        if group is not None:
+            cgroups.remove(group)
+
+    def confined(self, index: int | None = None) -> processes.Confined | None:
+        base, group = self._machine.groups, None if index is None else self._group(index)
+        if base is None:
+            return processes.Confined(self._uid, ())
+        groups = tuple(base.glob(f"{self._launch.attempt}.*")) if group is None else (group,)
+        return processes.Confined(self._uid, groups)
+
+    def _group(self, name: int | str) -> Path | None:
+        base = self._machine.groups
+        return None if base is None else base / f"{self._launch.attempt}.{name}"
+
+    def clean_up(self) -> None:
+        confined = self.confined()
+        for group in confined.groups if confined is not None else ():
+            cgroups.remove(group)
+        if self._tensorboard_keeper is not None:
+            processes.reap(self._tensorboard_keeper)
+        (self._box.tokens / str(self._launch.attempt)).unlink(missing_ok=True)
