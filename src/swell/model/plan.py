@@ -54,7 +54,7 @@ class Shape:
 
 def _with_gpus(resources: Resources, gpus: int) -> Resources:
     """A task that has GPUs is as wide as the others that have; one without stays without."""
-    return replace(resources, gpus=gpus) if resources.gpus else resources
+    return replace(resources, gpus=gpus) if resources.gpus not in (0, gpus) else resources
 
 
 @dataclass(frozen=True, slots=True)
