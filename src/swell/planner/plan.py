@@ -116,7 +116,7 @@ class _Walk:
         verdict = self.refused.get(shape) or self.passed_over.get(shape)
         if verdict is not None:
             self.verdicts[job.id] = self._told(job, verdict)
-        elif not self.kept.allows(job, least(job.shape)):
+        elif not self.kept.allows(job):
             self.verdicts[job.id] = self._told(job, self._verdict(job))
         else:
             self._visit_waiting(job)
@@ -137,8 +137,7 @@ class _Walk:
 
     def _may_start(self, job: JobView) -> bool:
         """Do its user's limits allow it at this moment?"""
-        groups = least(job.shape)
-        return self.held.allows(job, groups) and self.kept.allows(job, groups)
+        return self.held.allows(job) and self.kept.allows(job)
 
     def _hold(self, job: JobView, places: Places) -> None:
         self.holders.append(Holder.of(job, places, self.snapshot.now))
@@ -156,7 +155,7 @@ class _Walk:
     # -- waiting jobs ------------------------------------------------------------------------------------
 
     def _visit_waiting(self, job: JobView) -> None:
-        places = seat(job, (self.spare, *self._after(job))) if self.held.allows(job, least(job.shape)) else None
+        places = seat(job, (self.spare, *self._after(job))) if self.held.allows(job) else None
         if places is None:
             self._refuse(job)
         elif job.shape.is_array:

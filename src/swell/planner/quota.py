@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from swell.model.plan import JobView, Snapshot
 from swell.planner.rank import gpus_of
-from swell.planner.room import Groups, Place
+from swell.planner.room import Place
+from swell.planner.size import least
 
 EPSILON = 1e-9  # shares of a GPU do not add up exactly
 
@@ -35,14 +36,16 @@ class Sheet:
         self._gpus[job.user] -= self._sum(places)
         self._jobs[job.user] -= 1
 
-    def allows(self, job: JobView, groups: Groups) -> bool:
+    def allows(self, job: JobView) -> bool:
         """One more job, with these tasks."""
         standing = self._users.get(job.user)
         if standing is None:
             return True
         if standing.running_max is not None and self._jobs[job.user] >= standing.running_max:
             return False
-        wants = sum(count * gpus_of(resources, self._card_mib) for resources, count in groups)
+        if standing.gpus_max is None:
+            return True
+        wants = sum(count * gpus_of(resources, self._card_mib) for resources, count in least(job.shape))
         return not wants or wants <= self.spare_gpus(job.user) + EPSILON
 
     def copies(self, job: JobView) -> float:
