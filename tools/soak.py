@@ -75,8 +75,17 @@ def _make_tensorflow() -> str:
 
 def properties(first: int, _: int) -> tuple[str, list[str]]:
     """The planner's invariants over random clusters and job sets, many examples."""
+    return _properties("tests/planner/test_properties.py", first)
+
+
+def sharing(first: int, _: int) -> tuple[str, list[str]]:
+    """The same where GPUs are shared, estimates are wrong, users have limits and outsiders come and go."""
+    return _properties("tests/planner/test_sharing_properties.py", first)
+
+
+def _properties(path: str, first: int) -> tuple[str, list[str]]:
     env = {**os.environ, "HYPOTHESIS_PROFILE": "soak"}
-    command = [sys.executable, "-m", "pytest", "-q", "tests/planner/test_properties.py", "--timeout", "3600"]
+    command = [sys.executable, "-m", "pytest", "-q", path, "--timeout", "3600"]
     done = subprocess.run([*command, f"--hypothesis-seed={first}"], cwd=ROOT, env=env, check=False)
     failed = ["a property does not hold; pytest printed the example"] if done.returncode else []
     return f"profile soak, hypothesis seed {first}", failed
@@ -84,6 +93,7 @@ def properties(first: int, _: int) -> tuple[str, list[str]]:
 
 TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "properties": properties,
+    "sharing": sharing,
     "crash": crash,
     "training": training,
     "keras": keras,
