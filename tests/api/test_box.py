@@ -13,7 +13,7 @@ from swell.api.box import Box
 from swell.config import parse_config
 from swell.state import StateFolder
 
-LIMITS = {"limits": {"default": {"queued": 1000}, "users": {name_of(OTHER): {"queued": 3}}}}
+LIMITS = {"limits": {"default": {"queued": 1000, "priority": 9}, "users": {name_of(OTHER): {"queued": 3}}}}
 
 #: (method, path) → body, and the status that owner, another user, an administrator and somebody unknown get.
 #: A refusal of a job's state (409) is an answer about it; 404 is none.
