@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from swell.api.box import Box
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    made = Service(tmp_path_factory.mktemp("box"), box=Box("swell-admin"))
+    made = Service(tmp_path_factory.mktemp("box"), box=Box("swell-admin", runtime_folder=Path("/run/swell-test")))
     yield made
     made.close()
 
