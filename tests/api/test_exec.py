@@ -22,6 +22,7 @@ def test_of_a_running_task_its_machine_and_its_keeper_are_told(service: Service)
         "pid": 4711,
         "container": None,
         "runtime": [],
+        "runtime_folder": None,
     }
     assert service.ask("GET", f"/jobs/{job}/exec").json["pid"] is None, "rank 0 has not said who keeps it"
     words = f"task 2 of job {job} does not run now; those that do: 0, 1"
