@@ -99,7 +99,7 @@ def test_every_rank_runs_the_command_of_its_role(stage: Stage) -> None:
     stage.cycle()
     launch = stage.launch(job)
     assert [(lane.number, lane.role) for lane in launch.lanes] == [(0, 0), (1, 0), (2, 0), (3, 1)]
-    assert launch.roles == (LaunchRole(("work",)), LaunchRole(("lead",), (("A", "1"),)))
+    assert launch.roles == (LaunchRole(("work",)), LaunchRole(("lead",), (("A", "1"),), first_rank=3))
     assert launch.world_size == 4
 
 

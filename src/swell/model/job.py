@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from swell.model.numbered import Numbered
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
@@ -126,6 +127,7 @@ class Role:
     resources: Resources  #: of one task; in an elastic job the least it takes
     count: int  #: how many tasks; in an elastic job the least
     env: tuple[tuple[str, str], ...] = ()  #: this role's own variables, beside the job's
+    numbered: tuple[Numbered, ...] = ()  #: those that differ from task to task
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,7 @@ def _role_document(role: Role) -> dict[str, Any]:
         "gpu_memory_mib": role.resources.gpu_memory_mib,
         "count": role.count,
         "env": dict(role.env),
+        "numbered": [one.to_document() for one in role.numbered],
     }
 
 
@@ -245,7 +248,8 @@ def _parse_role(document: dict[str, Any]) -> Role:
     memory = document.get("gpu_memory_mib", 0)
     resources = Resources(document["cpus_milli"], document["memory_mib"], document["gpus"], memory)
     env = tuple(sorted(document.get("env", {}).items()))
-    return Role(document["name"], tuple(document["command"]), resources, document["count"], env)
+    numbered = tuple(Numbered(**one) for one in document.get("numbered", ()))
+    return Role(document["name"], tuple(document["command"]), resources, document["count"], env, numbered)
 
 
 def _parse_notify(document: dict[str, Any] | None) -> Notify | None:
