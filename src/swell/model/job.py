@@ -166,6 +166,7 @@ class JobSpec:
     container: Container | None = None  #: None: plain processes
     on_overrun: Overrun = Overrun.WARN
     idle: IdlePolicy | None = None  #: None: its GPUs may idle
+    is_held: bool = False  #: from the start, until somebody releases it
 
     @property
     def tasks_total(self) -> int:
@@ -208,6 +209,7 @@ class JobSpec:
             "container": None if self.container is None else asdict(self.container),
             "on_overrun": str(self.on_overrun),
             "idle": None if self.idle is None else asdict(self.idle),
+            "is_held": self.is_held,
         }
 
     @classmethod
