@@ -17,7 +17,7 @@ from swell.errors import Rejected
 from swell.manifests import read_document
 from swell.model.job import JobSpec
 
-from .kubernetes import CONTEXT, container, gpus, job, pod, pytorchjob, replicas
+from .kubernetes import CONTEXT, container, gpus, job, jobset, pod, pytorchjob, replicas, replicated, template
 
 FULL = container(
     args=["--x"],
@@ -32,6 +32,16 @@ DOCUMENTS = {
     "Job": job(FULL, annotations=NOTED, completions=1, parallelism=1, completionMode="Indexed", backoffLimit=2),
     "Array": job(container(**gpus(1)), completions=10, parallelism=2),
     "PyTorchJob": pytorchjob(replicas(1, FULL), annotations=NOTED, runPolicy=POLICY, nprocPerNode="2"),
+    "JobSet": jobset(
+        replicated("a", 1, template(FULL), completions=1, parallelism=1, completionMode="Indexed", backoffLimit=2),
+        annotations=NOTED,
+        successPolicy={"operator": "All", "targetReplicatedJobs": ["a"]},
+        failurePolicy={"maxRestarts": 1},
+        startupPolicy={"startupPolicyOrder": "AnyOrder"},
+        network={"enableDNSHostnames": True},
+        coordinator={"replicatedJob": "a", "jobIndex": 0, "podIndex": 0},
+        suspend=False,
+    ),
     "Elastic": pytorchjob(worker=replicas(2), elasticPolicy={"minReplicas": 1, "maxReplicas": 4}),
 }
 NONSENSE: list[Any] = [

@@ -74,6 +74,26 @@ def annotated(containers: tuple[Container, ...], identity: Identity, where: str)
     return tuple(replace(one, gpus=identity.gpus) if one is holders[0] else one for one in containers)
 
 
+def annotated_pods(pods: tuple[Pod, ...], identity: Identity) -> tuple[Container, ...]:
+    """Of pods with one container each: the range is for every one that asks for GPUs; when none does, for every one."""
+    are_silent = all(pod.containers[0].gpus is None for pod in pods)
+    return tuple(
+        annotated(pod.containers, identity, pod.where)[0]
+        if are_silent or pod.containers[0].gpus is not None
+        else pod.containers[0]
+        for pod in pods
+    )
+
+
+def only_container(pod: Pod) -> Container:
+    if len(pod.containers) > 1:
+        raise Rejected(
+            f"{pod.where}.containers has {len(pod.containers)} containers: each would count as a rank, and WORLD_SIZE "
+            "would be wrong; keep the one that trains"
+        )
+    return pod.containers[0]
+
+
 def _sum(containers: list[Container]) -> tuple[int, int]:
     spans = [container.gpus or NONE for container in containers]
     return sum(low for low, _ in spans), sum(high for _, high in spans)
@@ -119,6 +139,7 @@ def make_spec(
     retries: int,
     deadline_s: float | None = None,
     array: Array | None = None,
+    is_held: bool = False,
 ) -> JobSpec:
     """What several pods say of the whole: the shortest limit, the longest grace, the highest priority."""
     deadlines = [seconds for seconds in (deadline_s, *(pod.deadline_s for pod in pods)) if seconds is not None]
@@ -141,13 +162,14 @@ def make_spec(
         resize=identity.resize,
         retries=min(retries, RETRIES_MAX),
         rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks
+        is_held=is_held,
     )
 
 
 def _role(part: Part) -> Role:
     container = part.container
     resources = Resources(container.cpus_milli, container.memory_mib, part.gpus[0])
-    return Role(part.name, container.command, resources, part.count, container.env)
+    return Role(part.name, container.command, resources, part.count, container.env, container.numbered)
 
 
 def _workdir(parts: tuple[Part, ...]) -> str | None:

@@ -47,35 +47,32 @@ JOB = Fields(
 def read(document: dict[str, Any], context: Context) -> JobSpec:
     identity, spec = read_object(document, context)
     JOB.check(spec, "spec")
-    refuse_suspended(spec, "spec")
     pod = read_template(spec.get("template"), "spec.template", identity, context, restarts=RESTARTS)
     parts = pod_parts(pod, identity)
     array = _array(spec)
     check_replicas(identity, array.at_once if array else 1)
+    retries = read_retries(spec, "spec")
     return make_spec(
         identity,
         context,
         parts,
         (pod,),
         _array_width(array, parts) if array else gang_width(parts),
-        retries=_retries(spec),
+        retries=RETRIES_DEFAULT if retries is None else retries,
         deadline_s=read_seconds(spec, "activeDeadlineSeconds", "spec", low=1),
         array=array,
+        is_held=is_true(spec.get("suspend"), "spec.suspend"),
     )
-
-
-def refuse_suspended(spec: dict[str, Any], where: str) -> None:
-    if is_true(spec.get("suspend"), f"{where}.suspend"):
-        raise Rejected(f"{where}.suspend is true, which keeps it from being started; {HOLD}")
 
 
 def read_limit(spec: dict[str, Any], field: str, where: str) -> int | None:
     return None if spec.get(field) is None else whole_number(spec[field], f"{where}.{field}", low=0, high=INT32_MAX)
 
 
-def _retries(spec: dict[str, Any]) -> int:
-    given = (read_limit(spec, field, "spec") for field in ("backoffLimit", "backoffLimitPerIndex"))
-    return next((limit for limit in given if limit is not None), RETRIES_DEFAULT)
+def read_retries(spec: dict[str, Any], where: str) -> int | None:
+    """None: it does not say."""
+    given = (read_limit(spec, field, where) for field in ("backoffLimit", "backoffLimitPerIndex"))
+    return next((limit for limit in given if limit is not None), None)
 
 
 def _array(spec: dict[str, Any]) -> Array | None:

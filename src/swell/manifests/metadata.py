@@ -6,7 +6,8 @@ manager writes: a range of GPUs of one pod, and how many pods. `swell.dev/…` s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from swell.errors import Rejected
@@ -24,6 +25,7 @@ from swell.manifests.fields import (
 from swell.manifests.names import read_name
 from swell.manifests.native import read_epochs, read_priority, read_resize
 from swell.model.job import ResizeMode
+from swell.model.numbered import Numbered
 from swell.model.quantity import COUNT_MAX, parse_duration
 
 OBJECT = Fields(used=("apiVersion", "kind", "metadata", "spec"), idle=("status",))
@@ -60,6 +62,10 @@ class Identity:
     priority: int | None = None
     resize: ResizeMode = ResizeMode.AT_CHECKPOINT
     time_limit_s: float | None = None
+    #: What `valueFrom.fieldRef` finds beside name and namespace, by path.
+    fields: Mapping[str, str | Numbered] = field(default_factory=dict)
+    #: What every container is given, unless it says otherwise.
+    variables: Mapping[str, str | Numbered] = field(default_factory=dict)
 
 
 def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import yaml
 
 from swell.errors import Rejected, TooLarge
-from swell.manifests import job, native, pod, pytorchjob
+from swell.manifests import job, jobset, native, pod, pytorchjob
 from swell.manifests.context import Context
 from swell.manifests.fields import describe, did_you_mean, shorten, take_mapping
 from swell.model.job import JobSpec
@@ -24,6 +24,7 @@ READERS: dict[tuple[str, str], Reader] = {
     ("v1", "Pod"): pod.read,
     ("batch/v1", "Job"): job.read,
     ("kubeflow.org/v1", "PyTorchJob"): pytorchjob.read,
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): jobset.read,
 }
 
 
