@@ -39,3 +39,14 @@ def test_a_suspended_jobset_waits_until_it_is_released(server, tmp_path):
     assert server.until(job, "held")["reason"]["code"] == "Held"
     assert server.swell("release", str(job)).code == 0
     server.until(job, "succeeded")
+
+
+def test_what_has_no_effect_is_said_and_keeps_nothing_from_running(server, tmp_path):
+    file = tmp_path / "picky.yaml"
+    pod = (EXAMPLES / "kubernetes" / "pod.yaml").read_text()
+    rules = "spec:\n  nodeSelector: {gpu: a100}\n  priorityClassName: high\n"
+    file.write_text(pod.replace("spec:\n", rules, 1))
+    done = server.swell("submit", "--wait", "-f", str(file))
+    said = "spec.priorityClassName 'high' is not known here and has no effect; write priority: 100"
+    assert (done.code, done.stderr.splitlines()[0]) == (0, f"swell: {file}: {said}"), done
+    assert server.swell("show", "-o", "json", done.stdout.split()[0]).json["spec"]["notes"] == [said]

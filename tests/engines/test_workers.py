@@ -11,7 +11,17 @@ from swell.engines.workers.engine import SILENCE_S
 from swell.errors import Unavailable
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
-from swell.model.launch import Lane, Launch, LaunchRole, Observation, RunSeen, TaskSeen
+from swell.model.launch import (
+    Lane,
+    Launch,
+    LaunchRole,
+    Observation,
+    RunSeen,
+    TaskSeen,
+    node_document,
+    parse_node,
+)
+from swell.model.placement import Effect, Taint
 
 NODE = Node("a", 4000, 8192)
 
@@ -156,3 +166,11 @@ def test_a_silent_worker_is_out_of_reach_until_it_speaks_again(bench: Bench) -> 
     assert (seen.nodes[0].is_reachable, seen.silent_s) == (False, {"a": SILENCE_S + 1})
     bench.say()
     assert bench.engine.observe() == Observation((NODE,), (), (), {})
+
+
+def test_what_only_a_clusters_nodes_have_is_not_asked_of_workers():
+    node = Node(
+        "a", 4000, 8192, labels=(("zone", "b"),), taints=(Taint("gpu", "", Effect.NO_SCHEDULE),), is_cordoned=True
+    )
+    assert node_document(node) == node_document(NODE)
+    assert parse_node(node_document(node)) == NODE

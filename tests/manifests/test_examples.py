@@ -8,6 +8,16 @@ from pathlib import Path
 import pytest
 
 from swell.manifests import Context, read_manifests
+from swell.manifests.affinity import (
+    AFFINITY,
+    EXPRESSION,
+    KIND,
+    LABEL_SELECTOR,
+    NODE_SELECTOR,
+    NODE_TERM,
+    POD_TERM,
+    TOLERATION,
+)
 from swell.manifests.container import AMOUNTS, CONTAINER, FIELD_REF, RESOURCES, VARIABLE
 from swell.manifests.fields import Fields
 from swell.manifests.job import JOB
@@ -60,6 +70,14 @@ TABLES = {
     "The object": OBJECT,
     "metadata": METADATA,
     "Pod": POD,
+    "Pod: affinity": AFFINITY,
+    "Pod: each kind of affinity": KIND,
+    "Pod: required nodeAffinity": NODE_SELECTOR,
+    "Pod: one of nodeSelectorTerms": NODE_TERM,
+    "Pod: one of matchExpressions": EXPRESSION,
+    "Pod: required podAffinity": POD_TERM,
+    "Pod: labelSelector": LABEL_SELECTOR,
+    "Pod: one of tolerations": TOLERATION,
     "Container": CONTAINER,
     "Container: resources": RESOURCES,
     "Container: requests and limits": AMOUNTS,

@@ -52,4 +52,5 @@ def told_to(identity: Identity, jobs: Jobs, *, has_coordinator: bool) -> Identit
         "REPLICATED_JOB_REPLICAS": str(jobs.replicas),
         **{one.name: one for one in (completion, index, overall)},
     }
-    return replace(identity, fields={**identity.fields, **paths}, variables=variables)
+    added = {name: value for name, value in labels.items() if isinstance(value, str)}  # of all its pods alike
+    return replace(identity, fields={**identity.fields, **paths}, variables=variables, added=added)

@@ -11,9 +11,11 @@ from swell.manifests.metadata import Identity
 from swell.manifests.native import RETRIES_MAX, range_text
 from swell.manifests.podspec import Pod
 from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, Role
+from swell.model.placement import Rules
 from swell.model.resources import Resources
 
 NONE = (0, 0)
+NOTES_MAX = 20  # a page; whoever has more of them is told enough by the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Part:
     name: str
     container: Container
     count: int
+    rules: Rules | None = None  #: of its pod
 
     @property
     def gpus(self) -> tuple[int, int]:
@@ -39,7 +42,7 @@ class Width:
 def pod_parts(pod: Pod, identity: Identity) -> tuple[Part, ...]:
     """One task for each container, in their order."""
     containers = annotated(pod.containers, identity, pod.where)
-    parts = tuple(Part(container.name, container, 1) for container in containers)
+    parts = tuple(Part(container.name, container, 1, pod.rules) for container in containers)
     holders = [part for part in parts if part.gpus[1] > 0]
     if len(holders) > 1 and any(is_range(part.gpus) for part in holders):
         asked = ", ".join(f"{part.name!r}: {range_text(part.gpus)}" for part in holders)
@@ -163,13 +166,26 @@ def make_spec(
         retries=min(retries, RETRIES_MAX),
         rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks
         is_held=is_held,
+        pod_group=_group(pods),
+        notes=tuple(note for pod in pods for note in pod.notes)[:NOTES_MAX],
     )
+
+
+def _group(pods: tuple[Pod, ...]) -> str | None:
+    named = [pod for pod in pods if pod.group is not None]
+    for pod in named[1:]:
+        if pod.group != named[0].group:
+            raise Rejected(
+                f"{named[0].where} is in the pod group {named[0].group!r} and {pod.where} in {pod.group!r}: all tasks "
+                "of a job start together; give them the same label, or none"
+            )
+    return named[0].group if named else None
 
 
 def _role(part: Part) -> Role:
     container = part.container
     resources = Resources(container.cpus_milli, container.memory_mib, part.gpus[0])
-    return Role(part.name, container.command, resources, part.count, container.env, container.numbered)
+    return Role(part.name, container.command, resources, part.count, container.env, container.numbered, part.rules)
 
 
 def _workdir(parts: tuple[Part, ...]) -> str | None:

@@ -80,8 +80,8 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     pods = _pods(entries, identity, context, has_coordinator=has_coordinator)
     containers = annotated_pods(pods, identity)
     parts = tuple(
-        Part(entry.name, container, entry.replicas * entry.pods)
-        for entry, container in zip(entries, containers, strict=True)
+        Part(entry.name, container, entry.replicas * entry.pods, pod.rules)
+        for entry, pod, container in zip(entries, pods, containers, strict=True)
     )
     check_replicas(identity, sum(part.count for part in parts))
     deadlines = [read_seconds(entry.job, "activeDeadlineSeconds", entry.where, low=1) for entry in entries]

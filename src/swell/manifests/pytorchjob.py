@@ -105,7 +105,13 @@ def _read_replicas(value: object, where: str, kind: str, identity: Identity, con
     count = 1 if asked is None else whole_number(asked, f"{where}.replicas", low=0, high=COUNT_MAX)
     if kind == "Master" and count != 1:
         raise Rejected(f"{where}.replicas is {count}, but there is one Master; write 1, and give the rest to Worker")
-    pod = read_template(given.get("template"), f"{where}.template", identity, context, restarts=RESTARTS)
+    added = {
+        "training.kubeflow.org/job-name": identity.name,
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/replica-type": kind.lower(),
+    }
+    seen = replace(identity, added=added)
+    pod = read_template(given.get("template"), f"{where}.template", seen, context, restarts=RESTARTS)
     only_container(pod)
     restart = given.get("restartPolicy")
     return Replicas(
@@ -129,7 +135,7 @@ def _parts(groups: tuple[Replicas, ...], identity: Identity, *, nproc: int) -> t
         if nproc > 1:
             variables = {**dict.fromkeys(NPROC_VARIABLES, str(nproc)), **dict(container.env)}
             container = replace(container, env=tuple(sorted(variables.items())))
-        parts.append(Part(group.name, container, group.count))
+        parts.append(Part(group.name, container, group.count, group.pod.rules))
     return tuple(parts)
 
 

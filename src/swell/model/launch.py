@@ -198,7 +198,8 @@ def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
 
 
 def node_document(node: Node) -> dict[str, Any]:
-    return asdict(node)
+    """What a worker says of its machine. Labels, taints and cordons are a cluster's: its engine reads them there."""
+    return {name: value for name, value in asdict(node).items() if name not in ("labels", "taints", "is_cordoned")}
 
 
 def parse_node(document: dict[str, Any]) -> Node:
