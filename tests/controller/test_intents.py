@@ -73,6 +73,19 @@ def test_a_held_job_does_not_start_until_it_is_released(stage: Stage) -> None:
     assert stage.kinds(job) == ["Submitted", "HoldRequested", "Held", "Released", "Started"]
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_job_may_be_held_from_the_start(stage: Stage, crashes: bool) -> None:
+    job = stage.submit(is_held=True)
+    if crashes:
+        stage.restart()
+    stage.cycle()
+    held = (stage.states(job), stage.job(job).reason_code, stage.job(job).held_by)
+    assert held == (["held"], Code.HELD, "me")
+    stage.done(stage.controller.release(job, by="ann"))
+    stage.cycle()
+    assert (stage.states(job), stage.job(job).held_by) == (["starting"], None)
+
+
 def test_a_hold_survives_a_crash(stage: Stage) -> None:
     job, first = blocked(stage)
     hold(stage, job)

@@ -8,6 +8,7 @@ from controller.stage import Stage
 from swell.controller.reporting import make_token, read_token
 from swell.model.job import AttemptId, Dimension, Role
 from swell.model.launch import LaunchRole
+from swell.model.placement import Company, Rules
 from swell.model.resources import Resources
 
 NEVER = 9e9
@@ -99,7 +100,7 @@ def test_every_rank_runs_the_command_of_its_role(stage: Stage) -> None:
     stage.cycle()
     launch = stage.launch(job)
     assert [(lane.number, lane.role) for lane in launch.lanes] == [(0, 0), (1, 0), (2, 0), (3, 1)]
-    assert launch.roles == (LaunchRole(("work",)), LaunchRole(("lead",), (("A", "1"),)))
+    assert launch.roles == (LaunchRole(("work",)), LaunchRole(("lead",), (("A", "1"),), first_rank=3))
     assert launch.world_size == 4
 
 
@@ -143,3 +144,13 @@ def test_a_token_that_is_not_ours_tells_nothing() -> None:
 def test_a_token_ends_with_its_time() -> None:
     token = make_token("secret", AttemptId(12, 3), 1000.0)
     assert [read_token("secret", token, now) for now in (1000.0, 1001.0)] == [AttemptId(12, 3), None]
+
+
+def test_rules_for_a_clusters_nodes_keep_nothing_from_this_machine(stage: Stage) -> None:
+    """A worker's machine has no labels: there is nothing that a manifest's selector could mean here."""
+    rules = Rules(selector=(("gpu", "a100"),), company=Company.APART)
+    job = stage.submit(
+        roles=(Role("worker", ("work",), Resources(1000, 0, 0), 2, rules=rules),), width_min=2, width_max=2
+    )
+    stage.cycle()
+    assert (stage.states(job), stage.launch(job).world_size) == (["starting"], 2)

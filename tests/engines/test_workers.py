@@ -11,7 +11,17 @@ from swell.engines.workers.engine import SILENCE_S
 from swell.errors import Unavailable
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
-from swell.model.launch import Lane, Launch, LaunchRole, Observation, RunSeen, TaskSeen
+from swell.model.launch import (
+    Lane,
+    Launch,
+    LaunchRole,
+    Observation,
+    RunSeen,
+    TaskSeen,
+    node_document,
+    parse_node,
+)
+from swell.model.placement import Effect, Taint
 
 NODE = Node("a", 4000, 8192)
 
@@ -169,3 +179,11 @@ def test_how_busy_gpus_are_wakes_nobody_and_is_forgotten_when_the_worker_is_sile
     assert (bench.engine.gpu_utilizations(), bench.wakes) == ({"a": 0.75}, 0)
     bench.now += 61
     assert bench.engine.gpu_utilizations() == {}
+
+
+def test_what_only_a_clusters_nodes_have_is_not_asked_of_workers():
+    node = Node(
+        "a", 4000, 8192, labels=(("zone", "b"),), taints=(Taint("gpu", "", Effect.NO_SCHEDULE),), is_cordoned=True
+    )
+    assert node_document(node) == node_document(NODE)
+    assert parse_node(node_document(node)) == NODE

@@ -61,6 +61,22 @@ def pytorchjob(master: object = None, worker: object = None, annotations: object
     }
 
 
+def replicated(name: object, replicas: object = None, template: object = None, **job: Any) -> dict[str, Any]:
+    """One of a JobSet's `replicatedJobs`."""
+    pods = {"spec": {"containers": [container()]}} if template is None else template
+    found = {"name": name, "template": {"spec": {"template": pods, **job}}}
+    return found if replicas is None else {**found, "replicas": replicas}
+
+
+def jobset(*entries: dict[str, Any], annotations: object = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "mesh", "annotations": annotations},
+        "spec": {"replicatedJobs": list(entries), **spec},
+    }
+
+
 def read(document: dict[str, Any]) -> JobSpec:
     spec = read_document(document, CONTEXT)
     assert JobSpec.from_document(spec.to_document()) == spec, "it does not survive being stored"

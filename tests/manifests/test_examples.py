@@ -8,9 +8,20 @@ from pathlib import Path
 import pytest
 
 from swell.manifests import Context, read_manifests
+from swell.manifests.affinity import (
+    AFFINITY,
+    EXPRESSION,
+    KIND,
+    LABEL_SELECTOR,
+    NODE_SELECTOR,
+    NODE_TERM,
+    POD_TERM,
+    TOLERATION,
+)
 from swell.manifests.container import AMOUNTS, CONTAINER, FIELD_REF, RESOURCES, VARIABLE
 from swell.manifests.fields import Fields
 from swell.manifests.job import JOB
+from swell.manifests.jobset import COORDINATOR, FAILURE, JOBSET, NETWORK, REPLICATED_JOB, STARTUP, SUCCESS
 from swell.manifests.metadata import METADATA, OBJECT, OWN
 from swell.manifests.native import SPEC
 from swell.manifests.podspec import POD
@@ -49,10 +60,24 @@ def test_the_pod_has_one_gpu_and_the_job_ten_tasks():
     assert (str(array.indices), array.at_once) == ("0-9", 2)
 
 
+def test_the_jobset_is_a_gang_of_a_driver_and_two_jobs_of_two_workers():
+    spec = read("jobset.yaml")
+    assert [(role.name, role.count) for role in spec.roles] == [("driver", 1), ("workers", 4)]
+    assert (spec.retries, spec.is_held) == (1, False)
+
+
 TABLES = {
     "The object": OBJECT,
     "metadata": METADATA,
     "Pod": POD,
+    "Pod: affinity": AFFINITY,
+    "Pod: each kind of affinity": KIND,
+    "Pod: required nodeAffinity": NODE_SELECTOR,
+    "Pod: one of nodeSelectorTerms": NODE_TERM,
+    "Pod: one of matchExpressions": EXPRESSION,
+    "Pod: required podAffinity": POD_TERM,
+    "Pod: labelSelector": LABEL_SELECTOR,
+    "Pod: one of tolerations": TOLERATION,
     "Container": CONTAINER,
     "Container: resources": RESOURCES,
     "Container: requests and limits": AMOUNTS,
@@ -64,6 +89,13 @@ TABLES = {
     "PyTorchJob: a replica": REPLICA,
     "PyTorchJob: runPolicy": RUN_POLICY,
     "PyTorchJob: elasticPolicy": ELASTIC,
+    "JobSet": JOBSET,
+    "JobSet: one of replicatedJobs": REPLICATED_JOB,
+    "JobSet: successPolicy": SUCCESS,
+    "JobSet: failurePolicy": FAILURE,
+    "JobSet: startupPolicy": STARTUP,
+    "JobSet: coordinator": COORDINATOR,
+    "JobSet: network": NETWORK,
 }
 
 

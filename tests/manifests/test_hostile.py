@@ -17,7 +17,7 @@ from swell.errors import Rejected
 from swell.manifests import read_document
 from swell.model.job import JobSpec
 
-from .kubernetes import CONTEXT, container, gpus, job, pod, pytorchjob, replicas
+from .kubernetes import CONTEXT, container, gpus, job, jobset, pod, pytorchjob, replicas, replicated, template
 
 FULL = container(
     args=["--x"],
@@ -27,11 +27,36 @@ FULL = container(
 )
 NOTED = {"request": "1", "limit": "2", "replicas": "1", "swell.dev/epochs": "3", "swell.dev/time": "1h"}
 POLICY = {"backoffLimit": 1, "activeDeadlineSeconds": 5, "suspend": False}
+EXPRESSIONS = [{"key": "zone", "operator": "In", "values": ["a"]}, {"key": "cores", "operator": "Gt", "values": ["4"]}]
+OWN = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}, "matchExpressions": []}}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+NODES = {"matchExpressions": EXPRESSIONS, "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}
+PLACED = pod(
+    metadata={"name": "a", "labels": {"app": "x", "scheduling.x-k8s.io/pod-group": "g"}},
+    nodeSelector={"gpu": "a100"},
+    tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5}],
+    affinity={
+        "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [NODES]}},
+        "podAntiAffinity": {REQUIRED: [OWN]},
+    },
+    priorityClassName="high",
+)
 DOCUMENTS = {
+    "Placed": PLACED,
     "Pod": pod(FULL, metadata={"name": "a", "annotations": NOTED}, restartPolicy="Never", priority=1),
     "Job": job(FULL, annotations=NOTED, completions=1, parallelism=1, completionMode="Indexed", backoffLimit=2),
     "Array": job(container(**gpus(1)), completions=10, parallelism=2),
     "PyTorchJob": pytorchjob(replicas(1, FULL), annotations=NOTED, runPolicy=POLICY, nprocPerNode="2"),
+    "JobSet": jobset(
+        replicated("a", 1, template(FULL), completions=1, parallelism=1, completionMode="Indexed", backoffLimit=2),
+        annotations=NOTED,
+        successPolicy={"operator": "All", "targetReplicatedJobs": ["a"]},
+        failurePolicy={"maxRestarts": 1},
+        startupPolicy={"startupPolicyOrder": "AnyOrder"},
+        network={"enableDNSHostnames": True},
+        coordinator={"replicatedJob": "a", "jobIndex": 0, "podIndex": 0},
+        suspend=False,
+    ),
     "Elastic": pytorchjob(worker=replicas(2), elasticPolicy={"minReplicas": 1, "maxReplicas": 4}),
 }
 NONSENSE: list[Any] = [
@@ -88,7 +113,7 @@ def test_nonsense_in_any_place_is_read_or_refused(kind):
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_a_field_nobody_knows_is_refused_in_any_place_that_is_looked_at(kind):
-    free = {"annotations"}  # anybody's names are good there
+    free = {"annotations", "labels", "matchLabels", "nodeSelector"}  # anybody's names are good there
     for path in places(DOCUMENTS[kind]):
         inner: Any = DOCUMENTS[kind]
         for key in path:

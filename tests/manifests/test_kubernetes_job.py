@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from swell.model.job import Array, Dimension, JobSpec, Role
@@ -89,10 +91,6 @@ COUNT = "must be a whole number from 0 to 1000000, but is"
             "completionMode must be one of NonIndexed, Indexed, but is text: 'indexed'; did",
         ),
         ({"completionMode": "Indexed"}, "completionMode is Indexed, but spec.completions does not say how many; give "),
-        (
-            {"suspend": True},
-            "suspend is true, which keeps it from being started; leave it out, or submit it and `swell",
-        ),
         ({"suspend": "yes"}, "suspend must be true or false, but is text: 'yes'"),
         (
             {"successPolicy": {"rules": [1]}},
@@ -189,3 +187,7 @@ def test_a_misspelt_field_is_refused_and_the_right_one_named():
     assert refusal(job(completion=3)).startswith(
         "spec has no field 'completion'; did you mean 'completions'? (used here: template, completions, parallelism, "
     )
+
+
+def test_a_suspended_job_is_held():
+    assert read(job(suspend=True)) == replace(read(job()), is_held=True)

@@ -187,14 +187,11 @@ def test_fields_that_mean_nothing_on_one_machine_are_accepted_whatever_they_say(
     document = pod(
         container(imagePullPolicy="Never", volumeMounts="x", ports=[{}], livenessProbe=1, lifecycle=[], tty=True),
         volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}],
-        nodeSelector={"gpu": "a100"},
-        tolerations=5,
-        affinity="x",
+        topologySpreadConstraints=5,
         schedulerName="fluence",
         serviceAccountName="me",
         securityContext={},
         hostIPC=True,
-        priorityClassName="high",
         initContainers=[],
     )
     assert read({**document, "status": {"phase": "Pending"}}) == read(pod())

@@ -281,5 +281,9 @@ def test_annotations_of_swell_say_what_kubernetes_has_no_field_for_and_win_over_
 
 
 def test_other_annotations_and_labels_mean_nothing_here():
-    metadata = {"name": "resnet", "labels": ["x"], "annotations": {"kubectl.kubernetes.io/x": ["y"], "requests": "9"}}
+    metadata = {
+        "name": "resnet",
+        "labels": {"app": "x"},
+        "annotations": {"kubectl.kubernetes.io/x": ["y"], "requests": "9"},
+    }
     assert read(pod(metadata=metadata)) == read(pod())

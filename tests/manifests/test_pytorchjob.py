@@ -283,10 +283,6 @@ SPECS = "spec.pytorchReplicaSpecs"
             "spec.runPolicy must be a mapping of names to values, but is text: 'x'",
         ),
         (
-            pytorchjob(replicas(1), runPolicy={"suspend": True}),
-            "spec.runPolicy.suspend is true, which keeps it from being started; leave it out, or submit it and `sw",
-        ),
-        (
             pytorchjob(replicas(1), runPolicy={"backofLimit": 1}),
             "spec.runPolicy has no field 'backofLimit'; did you mean 'backoffLimit'? (used here: activeDeadlineSeconds",
         ),
@@ -308,3 +304,7 @@ def test_fields_that_mean_nothing_on_one_machine_are_accepted():
         "suspend": False,
     }
     assert read(pytorchjob(replicas(1), runPolicy=policy)) == read(pytorchjob(replicas(1)))
+
+
+def test_a_suspended_pytorchjob_is_held():
+    assert read(pytorchjob(replicas(1), runPolicy={"suspend": True})).is_held

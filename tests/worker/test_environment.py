@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from swell.model.job import AttemptId
 from swell.model.launch import Lane, Launch, LaunchRole
+from swell.model.numbered import Numbered
 from swell.worker.environment import run_variables, task_variables
 
 LAUNCH = Launch(
@@ -44,7 +45,7 @@ def test_a_job_that_submits_another_does_not_pass_its_own_token_on():
 
 
 def test_every_rank_is_told_where_the_others_are_and_what_it_holds():
-    found = task_variables(shared(), (), index=1, is_array=False, local_rank=1, devices=("sim-1",))
+    found = task_variables(shared(), LaunchRole(()), index=1, is_array=False, local_rank=1, devices=("sim-1",))
     workers = ["127.0.0.1:4000", "127.0.0.1:4001"]
     assert json.loads(found["TF_CONFIG"]) == {
         "cluster": {"worker": workers},
@@ -56,7 +57,7 @@ def test_every_rank_is_told_where_the_others_are_and_what_it_holds():
 
 def test_the_backend_is_nccl_only_on_real_gpus():
     backends = [
-        task_variables(shared(), (), index=0, is_array=False, local_rank=0, devices=devices)
+        task_variables(shared(), LaunchRole(()), index=0, is_array=False, local_rank=0, devices=devices)
         for devices in ((), ("sim-0",), ("GPU-8f6a",))
     ]
     assert [found["PL_TORCH_DISTRIBUTED_BACKEND"] for found in backends] == ["gloo", "gloo", "nccl"]
@@ -64,5 +65,43 @@ def test_the_backend_is_nccl_only_on_real_gpus():
 
 def test_a_roles_own_variables_are_added_but_its_rank_is_ours():
     role = (("NGPU", "2"), ("RANK", "9"), ("MASTER_ADDR", "elsewhere"))
-    found = task_variables(shared(), role, index=0, is_array=False, local_rank=0, devices=())
+    found = task_variables(shared(), LaunchRole((), role), index=0, is_array=False, local_rank=0, devices=())
     assert (found["NGPU"], found["RANK"], found["MASTER_ADDR"]) == ("2", "0", "127.0.0.1")
+
+
+def test_numbers_are_counted_within_the_role_and_the_rank_stays_ours():
+    """Three jobs of two pods, after another role of four tasks."""
+    numbered = (
+        Numbered("JOB_COMPLETION_INDEX", wrap=2),
+        Numbered("JOB_INDEX", each=2),
+        Numbered("JOB_GLOBAL_INDEX", first=4, each=2),
+        Numbered("RANK", wrap=2),
+    )
+    role = LaunchRole((), (("JOB_INDEX", "as text"),), numbered, first_rank=4)
+    names = ("JOB_COMPLETION_INDEX", "JOB_INDEX", "JOB_GLOBAL_INDEX", "RANK")
+    found = [
+        task_variables(shared(), role, index=rank, is_array=False, local_rank=rank, devices=()) for rank in range(4, 10)
+    ]
+    assert [tuple(int(one[name]) for name in names) for one in found] == [
+        (0, 0, 4, 4),
+        (1, 0, 4, 5),
+        (0, 1, 5, 6),
+        (1, 1, 5, 7),
+        (0, 2, 6, 8),
+        (1, 2, 6, 9),
+    ]
+
+
+def test_without_other_word_the_completion_index_is_the_tasks_own():
+    role = LaunchRole((), (("JOB_COMPLETION_INDEX", "9"),))
+    found = [
+        task_variables(shared(JOB_COMPLETION_INDEX="8"), one, index=3, is_array=True, local_rank=0, devices=())
+        for one in (LaunchRole(()), role)
+    ]
+    assert [one["JOB_COMPLETION_INDEX"] for one in found] == ["3", "9"]
+
+
+def test_what_a_role_runs_survives_the_wire():
+    role = LaunchRole(("train",), (("A", "1"),), (Numbered("I", first=2, each=3, wrap=4),), first_rank=5)
+    sent = json.dumps(replace(LAUNCH, roles=(role,)).to_document())
+    assert Launch.from_document(json.loads(sent)).roles == (role,)

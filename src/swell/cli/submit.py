@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from swell.cli.options import state_option
+
+if TYPE_CHECKING:
+    from swell.client.client import Client
 
 BYTES_MAX = 1024 * 1024  # the server reads no more; said here before 50 MB are sent
 
@@ -42,7 +46,7 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
     from swell.cli.run import exit_code
     from swell.client.client import Client
     from swell.client.embedded import ensure_server
-    from swell.errors import Rejected, SwellError
+    from swell.errors import Rejected
     from swell.state import StateFolder
 
     texts = {name: read_manifest(name) for name in files}
@@ -52,10 +56,7 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
     client = Client(folder)
     jobs = []
     for name, text in texts.items():
-        try:
-            specs = client.check_manifest(text)
-        except SwellError as problem:
-            raise type(problem)(f"{name}: {problem}") from None
+        specs = _check(client, name, text)
         if dry_run:
             for spec in specs:
                 print_document({**spec, "env": sorted(spec["env"])}, "yaml")
@@ -73,6 +74,20 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
         say_end(job.wait())
     codes = [exit_code(job) for job in jobs]
     return next((code for code in codes if code), 0)
+
+
+def _check(client: Client, name: str, text: str) -> list[dict[str, Any]]:
+    """What it would ask for. What it asks for without effect is said."""
+    from swell.cli.printing import say
+    from swell.errors import SwellError
+
+    try:
+        specs = client.check_manifest(text)
+    except SwellError as problem:
+        raise type(problem)(f"{name}: {problem}") from None
+    for note in (note for spec in specs for note in spec.get("notes", ())):  # a server of before has none
+        say(f"{name}: {note}")
+    return specs
 
 
 def read_manifest(name: str) -> str:

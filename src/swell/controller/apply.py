@@ -167,9 +167,12 @@ def launches(
 ) -> tuple[Launch, ...]:
     """One launch per node, the same for the same attempt whenever it is made."""
     spec = job.spec
-    roles = tuple(_role(spec, role, attempt.width, job.gpu_memory_mib) for role in spec.roles)
     own = () if spec.array is not None else reporting.variables(spec, attempt)
     of_rank = _roles_by_rank(spec, attempt.width)
+    roles = tuple(
+        _role(spec, role, attempt.width, job.gpu_memory_mib, of_rank.index(number) if of_rank else 0)
+        for number, role in enumerate(spec.roles)
+    )
     limit_s = None if spec.time_limit_s is None else max(1.0, spec.time_limit_s - attempt.resume.used_s)
     nodes = tuple(dict.fromkeys(str(place["node"]) for place in attempt.placements))
     # Every place it ever had counts for the gang's size; an array's tasks stand alone.
@@ -218,14 +221,15 @@ def _roles_by_rank(spec: JobSpec, width: int) -> list[int]:
     return [number for number, count in enumerate(counts) for _ in range(count)]
 
 
-def _role(spec: JobSpec, role: Role, width: int, measured_mib: int | None) -> LaunchRole:
+def _role(spec: JobSpec, role: Role, width: int, measured_mib: int | None, first_rank: int) -> LaunchRole:
     """Manifests of genai's manager follow the width: a variable NGPU, and `--num_processes=` in the command."""
     reserved = role.resources.with_share(measured_mib).gpu_memory_mib
     env = (*role.env, ("RESERVED_MEM", str(reserved))) if reserved else role.env
     if not spec.rewrites_width:
-        return LaunchRole(role.command, env)
+        return LaunchRole(role.command, env, role.numbered, first_rank)
     told = tuple((name, str(width) if name == "NGPU" else text) for name, text in env)
-    return LaunchRole(tuple(NUM_PROCESSES.sub(f"--num_processes={width}", word) for word in role.command), told)
+    command = tuple(NUM_PROCESSES.sub(f"--num_processes={width}", word) for word in role.command)
+    return LaunchRole(command, told, role.numbered, first_rank)
 
 
 def _without(indices: IndexSet, done: frozenset[int]) -> IndexSet:

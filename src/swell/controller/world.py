@@ -304,7 +304,8 @@ class World:
             self.followers.setdefault(after.job, set()).add(job.id)
         if job.reserved_until is not None or job.retry_at is not None:
             self.timed.add(job.id)
-        if job.cancel_by is not None:
+        is_to_be_held = job.held_by is not None and job.state is JobState.QUEUED
+        if job.cancel_by is not None or is_to_be_held:
             self.asked.add(job.id)
         if job.reason is Code.WORKER_UNREACHABLE and job.state is JobState.RUNNING:
             self.silent = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from swell.errors import Rejected
@@ -24,6 +24,7 @@ from swell.manifests.fields import (
 from swell.manifests.metadata import Identity
 from swell.manifests.names import read_name
 from swell.manifests.notation import parse_kubernetes_cpus, parse_kubernetes_gpus, parse_kubernetes_memory
+from swell.model.numbered import Numbered
 
 GPU = "nvidia.com/gpu"
 CPUS_MILLI_DEFAULT = 1000  # as for a job in our own notation
@@ -63,6 +64,9 @@ RESOURCES = Fields(
 AMOUNTS = Fields(used=("cpu", "memory", GPU), idle=("ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi"))
 
 
+Variables = dict[str, str | Numbered]
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
     """One container as a process; `where` it stands in the manifest, for messages."""
@@ -75,6 +79,7 @@ class Container:
     cpus_milli: int
     memory_mib: int
     gpus: tuple[int, int] | None  #: least and most; None: it says nothing of GPUs
+    numbered: tuple[Numbered, ...]  #: variables that differ from task to task
 
 
 def read_container(value: object, where: str, number: int, identity: Identity, context: Context) -> Container:
@@ -87,11 +92,12 @@ def read_container(value: object, where: str, number: int, identity: Identity, c
         where=where,
         name=_name(given.get("name"), where, number),
         command=_command(given, where, variables, expansion),
-        env=tuple(sorted(variables.items())),
+        env=tuple(sorted((name, value) for name, value in variables.items() if isinstance(value, str))),
         workdir=_workdir(given.get("workingDir"), where, context),
         cpus_milli=CPUS_MILLI_DEFAULT if cpus is None else cpus[0],
         memory_mib=0 if memory is None else memory[0],
         gpus=gpus,
+        numbered=tuple(replace(value, name=name) for name, value in variables.items() if isinstance(value, Numbered)),
     )
 
 
@@ -109,7 +115,7 @@ def _workdir(value: object, where: str, context: Context) -> str | None:
         return read_folder(value, context.workdir, "workingDir", otherwise="the caller's own")
 
 
-def _command(given: dict[str, Any], where: str, variables: dict[str, str], expansion: Expansion) -> tuple[str, ...]:
+def _command(given: dict[str, Any], where: str, variables: Variables, expansion: Expansion) -> tuple[str, ...]:
     words = [expansion.expand(word, variables) for word in _words(given, where)]
     with inside(f"{where}."):  # again: what a variable stands for may be nothing, or too long
         return read_command(words)
@@ -126,17 +132,21 @@ def _words(given: dict[str, Any], where: str) -> tuple[str, ...]:
         return read_command(given["command"]) + read_words(take_list(given.get("args"), "args"), "args")
 
 
-def _variables(value: object, where: str, identity: Identity, expansion: Expansion) -> dict[str, str]:
+def _variables(value: object, where: str, identity: Identity, expansion: Expansion) -> Variables:
     """Each may refer to those before it; of two with one name the last counts."""
-    variables: dict[str, str] = {}
+    variables = dict(identity.variables)
     for number, entry in enumerate(take_list(value, where)):
         here = f"{where}[{number}]"
         given = take_mapping(entry, here)
         VARIABLE.check(given, here)
         name = take_text(given.get("name"), f"{here}.name")
         with inside(f"{here}: "):
-            ((name, text),) = read_env({name: _value(given, identity)})
-        variables[name] = expansion.expand(text, variables) if given.get("valueFrom") is None else text
+            found = _value(given, identity)
+            ((name, text),) = read_env({name: "" if isinstance(found, Numbered) else found})
+        if isinstance(found, Numbered):
+            variables[name] = found
+        else:
+            variables[name] = expansion.expand(text, variables) if given.get("valueFrom") is None else text
     return variables
 
 
@@ -146,7 +156,7 @@ def _value(given: dict[str, Any], identity: Identity) -> object:
         return "" if value is None else value
     if value is not None:
         raise Rejected("both value and valueFrom are given; keep one")
-    known = {"metadata.name": identity.name, "metadata.namespace": identity.namespace}
+    known = {"metadata.name": identity.name, "metadata.namespace": identity.namespace, **identity.fields}
     source = take_mapping(source, "valueFrom")
     if list(source) != ["fieldRef"]:
         raise Rejected(f"valueFrom {shorten(', '.join(map(repr, source)))} is not known on this machine; write a value")
@@ -154,7 +164,8 @@ def _value(given: dict[str, Any], identity: Identity) -> object:
     FIELD_REF.check(field, "valueFrom.fieldRef")
     path = field.get("fieldPath")
     if not isinstance(path, str) or path not in known:
-        raise Rejected(f"valueFrom.fieldRef can be {' or '.join(known)}, but is {describe(path)}; write a value")
+        good = [path for path in known if not path.startswith("metadata.annotations")]  # the same once more
+        raise Rejected(f"valueFrom.fieldRef can be {' or '.join(good)}, but is {describe(path)}; write a value")
     return known[path]
 
 

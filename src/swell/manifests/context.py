@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from swell.model.job import JobId
 
@@ -17,3 +17,4 @@ class Context:
     name: str = ""  #: when the manifest gives none; empty: made from the command
     #: An id or a name → the id, or `Rejected`. None: ids are believed, names refused.
     find_job: Callable[[str], JobId] | None = None
+    priority_classes: Mapping[str, int] = field(default_factory=dict)  #: what a cluster calls its priorities

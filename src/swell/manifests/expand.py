@@ -1,6 +1,7 @@
 """What does `$(NAME)` stand for in a container's words and variables?
 
 As in Kubernetes: `$(NAME)` is the variable's value, `$$` is a dollar, and a name nobody knows stays as it is written.
+One that is another number for each task cannot be written out before they are started, and is refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from swell.errors import Rejected
+from swell.model.numbered import Numbered
 
 REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 ESCAPE = re.compile(r"\$\$")
@@ -25,13 +27,22 @@ class Expansion:
         self._where = where
         self._room = EXPANDED_MAX
 
-    def expand(self, text: str, variables: Mapping[str, str]) -> str:
+    def expand(self, text: str, variables: Mapping[str, str | Numbered]) -> str:
         pieces = []
         end = 0
         for match in _references(text):
-            pieces += [self._take(text[end : match.start()]), self._take(_meaning(match, variables))]
+            pieces += [self._take(text[end : match.start()]), self._take(self._meaning(match, variables))]
             end = match.end()
         return "".join((*pieces, self._take(text[end:])))
+
+    def _meaning(self, match: re.Match[str], variables: Mapping[str, str | Numbered]) -> str:
+        value = "$" if match[0] == "$$" else variables.get(match[1], match[0])
+        if isinstance(value, Numbered):
+            raise Rejected(
+                f"{self._where}: {match[0]} is another number for each task, so it cannot be written out beforehand; "
+                f'read the variable when it runs, as in [sh, -c, "train --rank=${match[1]}"]'
+            )
+        return value
 
     def _take(self, piece: str) -> str:
         self._room -= len(piece)
@@ -47,7 +58,3 @@ def _references(text: str) -> Iterator[re.Match[str]]:
     """After the last parenthesis only `$$` is left. Looking for more there would take the square of the length."""
     last = text.rfind(")") + 1
     return chain(REFERENCE.finditer(text, 0, last), ESCAPE.finditer(text, last))
-
-
-def _meaning(match: re.Match[str], variables: Mapping[str, str]) -> str:
-    return "$" if match[0] == "$$" else variables.get(match[1], match[0])

@@ -33,7 +33,7 @@ class Fields:
                 known = (*self.used, *self.idle, *self.refused)
                 close = difflib.get_close_matches(shorten(name), known, n=1, cutoff=0.6)
                 hint = f"did you mean {close[0]!r}? (used here" if close else "(used here"
-                raise Rejected(f"{where} has no field {shorten(name)!r}; {hint}: {', '.join(self.used)})")
+                raise Rejected(f"{where} has no field {shorten(name)!r}; {hint}: {', '.join(self.used) or 'none'})")
 
 
 def take_mapping(value: object, where: str) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from swell.manifests.metadata import Identity
 from swell.manifests.native import RETRIES_MAX, range_text
 from swell.manifests.podspec import Pod
 from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, Role
+from swell.model.placement import Rules
 from swell.model.resources import Resources
 
 NONE = (0, 0)
+NOTES_MAX = 20  # a page; whoever has more of them is told enough by the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Part:
     name: str
     container: Container
     count: int
+    rules: Rules | None = None  #: of its pod
 
     @property
     def gpus(self) -> tuple[int, int]:
@@ -39,7 +42,7 @@ class Width:
 def pod_parts(pod: Pod, identity: Identity) -> tuple[Part, ...]:
     """One task for each container, in their order."""
     containers = annotated(pod.containers, identity, pod.where)
-    parts = tuple(Part(container.name, container, 1) for container in containers)
+    parts = tuple(Part(container.name, container, 1, pod.rules) for container in containers)
     holders = [part for part in parts if part.gpus[1] > 0]
     if len(holders) > 1 and any(is_range(part.gpus) for part in holders):
         asked = ", ".join(f"{part.name!r}: {range_text(part.gpus)}" for part in holders)
@@ -72,6 +75,26 @@ def annotated(containers: tuple[Container, ...], identity: Identity, where: str)
             f"containers {names}; write requests and limits of nvidia.com/gpu there instead"
         )
     return tuple(replace(one, gpus=identity.gpus) if one is holders[0] else one for one in containers)
+
+
+def annotated_pods(pods: tuple[Pod, ...], identity: Identity) -> tuple[Container, ...]:
+    """Of pods with one container each: the range is for every one that asks for GPUs; when none does, for every one."""
+    are_silent = all(pod.containers[0].gpus is None for pod in pods)
+    return tuple(
+        annotated(pod.containers, identity, pod.where)[0]
+        if are_silent or pod.containers[0].gpus is not None
+        else pod.containers[0]
+        for pod in pods
+    )
+
+
+def only_container(pod: Pod) -> Container:
+    if len(pod.containers) > 1:
+        raise Rejected(
+            f"{pod.where}.containers has {len(pod.containers)} containers: each would count as a rank, and WORLD_SIZE "
+            "would be wrong; keep the one that trains"
+        )
+    return pod.containers[0]
 
 
 def _sum(containers: list[Container]) -> tuple[int, int]:
@@ -119,6 +142,7 @@ def make_spec(
     retries: int,
     deadline_s: float | None = None,
     array: Array | None = None,
+    is_held: bool = False,
 ) -> JobSpec:
     """What several pods say of the whole: the shortest limit, the longest grace, the highest priority."""
     deadlines = [seconds for seconds in (deadline_s, *(pod.deadline_s for pod in pods)) if seconds is not None]
@@ -141,13 +165,27 @@ def make_spec(
         resize=identity.resize,
         retries=min(retries, RETRIES_MAX),
         rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks
+        is_held=is_held,
+        pod_group=_group(pods),
+        notes=tuple(note for pod in pods for note in pod.notes)[:NOTES_MAX],
     )
+
+
+def _group(pods: tuple[Pod, ...]) -> str | None:
+    named = [pod for pod in pods if pod.group is not None]
+    for pod in named[1:]:
+        if pod.group != named[0].group:
+            raise Rejected(
+                f"{named[0].where} is in the pod group {named[0].group!r} and {pod.where} in {pod.group!r}: all tasks "
+                "of a job start together; give them the same label, or none"
+            )
+    return named[0].group if named else None
 
 
 def _role(part: Part) -> Role:
     container = part.container
     resources = Resources(container.cpus_milli, container.memory_mib, part.gpus[0])
-    return Role(part.name, container.command, resources, part.count, container.env)
+    return Role(part.name, container.command, resources, part.count, container.env, container.numbered, part.rules)
 
 
 def _workdir(parts: tuple[Part, ...]) -> str | None:

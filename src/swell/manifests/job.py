@@ -1,21 +1,22 @@
 """What does `apiVersion: batch/v1, kind: Job` ask for?
 
-Several completions are an array: independent tasks, one per index. A gang is written as a PyTorchJob.
+Several completions are an array: independent tasks, one per index. In a pod group they are a gang.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.context import Context
 from swell.manifests.fields import Fields, is_true, take_choice, whole_number
-from swell.manifests.gang import Part, Width, check_replicas, gang_width, is_range, make_spec, pod_parts
+from swell.manifests.gang import Part, Width, check_replicas, gang_width, is_range, make_spec, only_container, pod_parts
 from swell.manifests.metadata import read_object
 from swell.manifests.native import range_text
-from swell.manifests.podspec import HOLD, RETRIES_DEFAULT, read_seconds, read_template
+from swell.manifests.podspec import HOLD, RETRIES_DEFAULT, Pod, read_seconds, read_template
 from swell.model.job import Array, Dimension, JobSpec
-from swell.model.quantity import ARRAY_TASKS_MAX, IndexSet
+from swell.model.quantity import ARRAY_TASKS_MAX, COUNT_MAX, IndexSet
 
 RESTARTS = ("OnFailure", "Never")
 MODES = ("NonIndexed", "Indexed")
@@ -47,35 +48,36 @@ JOB = Fields(
 def read(document: dict[str, Any], context: Context) -> JobSpec:
     identity, spec = read_object(document, context)
     JOB.check(spec, "spec")
-    refuse_suspended(spec, "spec")
-    pod = read_template(spec.get("template"), "spec.template", identity, context, restarts=RESTARTS)
+    added = {"job-name": identity.name, "batch.kubernetes.io/job-name": identity.name}
+    seen = replace(identity, added=added)
+    pod = read_template(spec.get("template"), "spec.template", seen, context, restarts=RESTARTS)
     parts = pod_parts(pod, identity)
     array = _array(spec)
     check_replicas(identity, array.at_once if array else 1)
+    if array is not None and pod.group is not None:
+        parts, array = _gang(array, parts[0], pod), None
+    retries = read_retries(spec, "spec")
     return make_spec(
         identity,
         context,
         parts,
         (pod,),
         _array_width(array, parts) if array else gang_width(parts),
-        retries=_retries(spec),
+        retries=RETRIES_DEFAULT if retries is None else retries,
         deadline_s=read_seconds(spec, "activeDeadlineSeconds", "spec", low=1),
         array=array,
+        is_held=is_true(spec.get("suspend"), "spec.suspend"),
     )
-
-
-def refuse_suspended(spec: dict[str, Any], where: str) -> None:
-    if is_true(spec.get("suspend"), f"{where}.suspend"):
-        raise Rejected(f"{where}.suspend is true, which keeps it from being started; {HOLD}")
 
 
 def read_limit(spec: dict[str, Any], field: str, where: str) -> int | None:
     return None if spec.get(field) is None else whole_number(spec[field], f"{where}.{field}", low=0, high=INT32_MAX)
 
 
-def _retries(spec: dict[str, Any]) -> int:
-    given = (read_limit(spec, field, "spec") for field in ("backoffLimit", "backoffLimitPerIndex"))
-    return next((limit for limit in given if limit is not None), RETRIES_DEFAULT)
+def read_retries(spec: dict[str, Any], where: str) -> int | None:
+    """None: it does not say."""
+    given = (read_limit(spec, field, where) for field in ("backoffLimit", "backoffLimitPerIndex"))
+    return next((limit for limit in given if limit is not None), None)
 
 
 def _array(spec: dict[str, Any]) -> Array | None:
@@ -99,6 +101,20 @@ def _count(spec: dict[str, Any], field: str) -> int | None:
     if count == 0:
         raise Rejected(f"spec.{field} is 0, so nothing would be run; write 1 or more, or {HOLD}")
     return count
+
+
+def _gang(array: Array, part: Part, pod: Pod) -> tuple[Part, ...]:
+    """What the label of a pod group asks for: all of them, or none."""
+    only_container(pod)
+    tasks = len(array.indices)
+    if array.at_once < tasks:
+        raise Rejected(
+            f"spec.template is in the pod group {pod.group!r}, which starts together, but of its {tasks} pods "
+            f"{array.at_once} may run at once; write parallelism: {tasks}, or leave the label out"
+        )
+    if tasks > COUNT_MAX:
+        raise Rejected(f"the pod group {pod.group!r} has {tasks} pods; a job has at most {COUNT_MAX} tasks")
+    return (replace(part, count=tasks),)
 
 
 def _array_width(array: Array, parts: tuple[Part, ...]) -> Width:

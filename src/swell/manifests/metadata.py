@@ -6,10 +6,12 @@ manager writes: a range of GPUs of one pod, and how many pods. `swell.dev/…` s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from swell.errors import Rejected
+from swell.manifests.affinity import read_labels
 from swell.manifests.context import Context
 from swell.manifests.fields import (
     Fields,
@@ -24,13 +26,13 @@ from swell.manifests.fields import (
 from swell.manifests.names import read_name
 from swell.manifests.native import read_epochs, read_priority, read_resize
 from swell.model.job import ResizeMode
+from swell.model.numbered import Numbered
 from swell.model.quantity import COUNT_MAX, parse_duration
 
 OBJECT = Fields(used=("apiVersion", "kind", "metadata", "spec"), idle=("status",))
 METADATA = Fields(
-    used=("name", "generateName", "namespace", "annotations"),
+    used=("name", "generateName", "namespace", "annotations", "labels"),
     idle=(
-        "labels",
         "uid",
         "resourceVersion",
         "generation",
@@ -60,6 +62,12 @@ class Identity:
     priority: int | None = None
     resize: ResizeMode = ResizeMode.AT_CHECKPOINT
     time_limit_s: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    added: Mapping[str, str] = field(default_factory=dict)  #: labels that a controller would give its pods
+    #: What `valueFrom.fieldRef` finds beside name and namespace, by path.
+    fields: Mapping[str, str | Numbered] = field(default_factory=dict)
+    #: What every container is given, unless it says otherwise.
+    variables: Mapping[str, str | Numbered] = field(default_factory=dict)
 
 
 def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, dict[str, Any]]:
@@ -75,6 +83,7 @@ def _identity(metadata: dict[str, Any], context: Context) -> Identity:
     refuse_unknown([name for name in given if name.startswith(OWN_PREFIX)], OWN, "metadata.annotations")
     said = {name: (given[name], f"metadata.annotations: {name}") for name in given if given[name] is not None}
     namespace = metadata.get("namespace")
+    labels = read_labels(metadata.get("labels"), "metadata.labels")
     return Identity(
         name=_name(metadata, context),
         namespace="default" if namespace is None else take_text(namespace, "metadata.namespace"),
@@ -84,6 +93,7 @@ def _identity(metadata: dict[str, Any], context: Context) -> Identity:
         priority=read_priority(*said["swell.dev/priority"]) if "swell.dev/priority" in said else None,
         resize=read_resize(*said["swell.dev/resize"]) if "swell.dev/resize" in said else ResizeMode.AT_CHECKPOINT,
         time_limit_s=quantity(parse_duration, *said["swell.dev/time"]) if "swell.dev/time" in said else None,
+        labels=labels,
     )
 
 

@@ -17,7 +17,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     """`Always`, which is what Kubernetes takes when nothing is said, is read as `OnFailure`: training that has ended
     well is not begun again."""
     identity, spec = read_object(document, context)
-    pod = read_pod(spec, "spec", identity, context, restarts=RESTARTS)
+    pod = read_pod(spec, "spec", identity.labels, identity, context, restarts=RESTARTS)
     check_replicas(identity, 1)
     parts = pod_parts(pod, identity)
     retries = 0 if pod.restart == "Never" else RETRIES_DEFAULT

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from swell.errors import Rejected
+from swell.manifests.affinity import read_labels, read_rules
 from swell.manifests.container import Container, read_container
 from swell.manifests.context import Context
-from swell.manifests.fields import Fields, take_choice, take_list, take_mapping, take_optional, whole_number
+from swell.manifests.fields import (
+    Fields,
+    shorten,
+    take_choice,
+    take_list,
+    take_mapping,
+    take_optional,
+    take_text,
+    whole_number,
+)
 from swell.manifests.metadata import METADATA, Identity
-from swell.manifests.native import read_priority
+from swell.manifests.native import PRIORITY_MAX, read_priority
+from swell.model.placement import Rules
 from swell.model.quantity import DURATION_S_MAX
 
 CONTAINERS_MAX = 32  # a pod has two or three; each may be a large text
 RETRIES_DEFAULT = 6  # Kubernetes' backoffLimit of a Job
+POD_GROUP = "scheduling.x-k8s.io/pod-group"  # the label of coscheduling and Fluence
 HOLD = "leave it out, or submit it and `swell hold` it"
 TEMPLATE = Fields(used=("metadata", "spec"))
 POD = Fields(
-    used=("containers", "restartPolicy", "activeDeadlineSeconds", "terminationGracePeriodSeconds", "priority"),
-    idle=(
+    used=(
+        "containers",
+        "restartPolicy",
+        "activeDeadlineSeconds",
+        "terminationGracePeriodSeconds",
+        "priority",
+        "priorityClassName",
+        "nodeSelector",
         "affinity",
+        "tolerations",
+    ),
+    idle=(
         "automountServiceAccountToken",
         "dnsConfig",
         "dnsPolicy",
@@ -34,11 +56,9 @@ POD = Fields(
         "hostnameOverride",
         "imagePullSecrets",
         "nodeName",
-        "nodeSelector",
         "os",
         "overhead",
         "preemptionPolicy",
-        "priorityClassName",
         "readinessGates",
         "runtimeClassName",
         "schedulerName",
@@ -48,7 +68,6 @@ POD = Fields(
         "setHostnameAsFQDN",
         "shareProcessNamespace",
         "subdomain",
-        "tolerations",
         "topologySpreadConstraints",
         "volumes",
     ),
@@ -74,29 +93,59 @@ class Pod:
     deadline_s: float | None
     grace_s: float | None
     priority: int | None
+    rules: Rules | None  #: which nodes it may go to; None: any
+    group: str | None  #: the name of those that start with it
+    notes: tuple[str, ...]  #: what it asks for without effect, in words
 
 
 def read_template(value: object, where: str, identity: Identity, context: Context, *, restarts: tuple[str, ...]) -> Pod:
     template = take_mapping(value, where)
     TEMPLATE.check(template, where)
-    METADATA.check(take_optional(template.get("metadata"), f"{where}.metadata"), f"{where}.metadata")
+    metadata = take_optional(template.get("metadata"), f"{where}.metadata")
+    METADATA.check(metadata, f"{where}.metadata")
+    labels = {**read_labels(metadata.get("labels"), f"{where}.metadata.labels"), **identity.added}
     spec = take_mapping(template.get("spec"), f"{where}.spec")
-    return read_pod(spec, f"{where}.spec", identity, context, restarts=restarts)
+    return read_pod(spec, f"{where}.spec", labels, identity, context, restarts=restarts)
 
 
 def read_pod(
-    spec: dict[str, Any], where: str, identity: Identity, context: Context, *, restarts: tuple[str, ...]
+    spec: dict[str, Any],
+    where: str,
+    labels: Mapping[str, str],
+    identity: Identity,
+    context: Context,
+    *,
+    restarts: tuple[str, ...],
 ) -> Pod:
     POD.check(spec, where)
-    restart, priority = spec.get("restartPolicy"), spec.get("priority")
+    restart = spec.get("restartPolicy")
+    rules, notes = read_rules(spec, where, labels)
+    priority, priority_notes = _priority(spec, where, context)
     return Pod(
         where=where,
         containers=_containers(spec.get("containers"), f"{where}.containers", identity, context),
         restart=None if restart is None else take_choice(restart, restarts, f"{where}.restartPolicy"),
         deadline_s=read_seconds(spec, "activeDeadlineSeconds", where, low=1),
         grace_s=read_seconds(spec, "terminationGracePeriodSeconds", where, low=0),
-        priority=None if priority is None else read_priority(priority, f"{where}.priority"),
+        priority=priority,
+        rules=rules,
+        group=labels.get(POD_GROUP, identity.labels.get(POD_GROUP)),
+        notes=(*notes, *priority_notes),
     )
+
+
+def _priority(spec: dict[str, Any], where: str, context: Context) -> tuple[int | None, tuple[str, ...]]:
+    """A number counts for itself; a name counts as the caller's table says, which not every place has."""
+    priority, name = spec.get("priority"), spec.get("priorityClassName")
+    if priority is not None:
+        return read_priority(priority, f"{where}.priority"), ()
+    if name is None:
+        return None, ()
+    known = context.priority_classes.get(take_text(name, f"{where}.priorityClassName"))
+    if known is None:
+        said = f"{where}.priorityClassName {shorten(name)!r} is not known here and has no effect; write priority: 100"
+        return None, (said,)
+    return max(-PRIORITY_MAX, min(known, PRIORITY_MAX)), ()  # Kubernetes goes to a billion; beyond ours all are alike
 
 
 def read_seconds(spec: dict[str, Any], field: str, where: str, *, low: int) -> float | None:

@@ -10,9 +10,18 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.context import Context
-from swell.manifests.fields import Fields, take_choice, take_mapping, take_optional, whole_number
-from swell.manifests.gang import Part, Width, annotated, check_replicas, gang_width, is_range, make_spec
-from swell.manifests.job import read_limit, refuse_suspended
+from swell.manifests.fields import Fields, is_true, take_choice, take_mapping, take_optional, whole_number
+from swell.manifests.gang import (
+    Part,
+    Width,
+    annotated_pods,
+    check_replicas,
+    gang_width,
+    is_range,
+    make_spec,
+    only_container,
+)
+from swell.manifests.job import read_limit
 from swell.manifests.metadata import Identity, read_object
 from swell.manifests.native import range_text
 from swell.manifests.podspec import RETRIES_DEFAULT, Pod, read_seconds, read_template
@@ -51,7 +60,6 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     PYTORCHJOB.check(spec, "spec")
     policy = take_optional(spec.get("runPolicy"), "spec.runPolicy")
     RUN_POLICY.check(policy, "spec.runPolicy")
-    refuse_suspended(policy, "spec.runPolicy")
     elastic = take_optional(spec.get("elasticPolicy"), "spec.elasticPolicy")
     ELASTIC.check(elastic, "spec.elasticPolicy")
     groups = _replicas(spec.get("pytorchReplicaSpecs"), identity, context)
@@ -70,6 +78,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         width,
         retries=_retries(policy, groups),
         deadline_s=read_seconds(policy, "activeDeadlineSeconds", "spec.runPolicy", low=1),
+        is_held=is_true(policy.get("suspend"), "spec.runPolicy.suspend"),
     )
 
 
@@ -96,12 +105,14 @@ def _read_replicas(value: object, where: str, kind: str, identity: Identity, con
     count = 1 if asked is None else whole_number(asked, f"{where}.replicas", low=0, high=COUNT_MAX)
     if kind == "Master" and count != 1:
         raise Rejected(f"{where}.replicas is {count}, but there is one Master; write 1, and give the rest to Worker")
-    pod = read_template(given.get("template"), f"{where}.template", identity, context, restarts=RESTARTS)
-    if len(pod.containers) > 1:
-        raise Rejected(
-            f"{pod.where}.containers has {len(pod.containers)} containers: each would count as a rank, and WORLD_SIZE "
-            "would be wrong; keep the one that trains"
-        )
+    added = {
+        "training.kubeflow.org/job-name": identity.name,
+        "training.kubeflow.org/operator-name": "pytorchjob-controller",
+        "training.kubeflow.org/replica-type": kind.lower(),
+    }
+    seen = replace(identity, added=added)
+    pod = read_template(given.get("template"), f"{where}.template", seen, context, restarts=RESTARTS)
+    only_container(pod)
     restart = given.get("restartPolicy")
     return Replicas(
         where=where,
@@ -118,17 +129,13 @@ def _restart(value: object, where: str) -> str:
 
 
 def _parts(groups: tuple[Replicas, ...], identity: Identity, *, nproc: int) -> tuple[Part, ...]:
-    """The annotations' range is for every pod that asks for GPUs; when none does, for every pod."""
-    are_silent = all(group.pod.containers[0].gpus is None for group in groups)
     parts = []
-    for group in groups:
-        (container,) = group.pod.containers
-        if are_silent or container.gpus is not None:
-            (container,) = annotated((container,), identity, group.pod.where)
+    containers = annotated_pods(tuple(group.pod for group in groups), identity)
+    for group, container in zip(groups, containers, strict=True):
         if nproc > 1:
             variables = {**dict.fromkeys(NPROC_VARIABLES, str(nproc)), **dict(container.env)}
             container = replace(container, env=tuple(sorted(variables.items())))
-        parts.append(Part(group.name, container, group.count))
+        parts.append(Part(group.name, container, group.count, group.pod.rules))
     return tuple(parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import yaml
 
 from swell.errors import Rejected, TooLarge
-from swell.manifests import job, native, pod, pytorchjob
+from swell.manifests import job, jobset, native, pod, pytorchjob
 from swell.manifests.context import Context
 from swell.manifests.fields import describe, did_you_mean, shorten, take_mapping
 from swell.model.job import JobSpec
@@ -24,6 +24,7 @@ READERS: dict[tuple[str, str], Reader] = {
     ("v1", "Pod"): pod.read,
     ("batch/v1", "Job"): job.read,
     ("kubeflow.org/v1", "PyTorchJob"): pytorchjob.read,
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): jobset.read,
 }
 
 
@@ -38,7 +39,20 @@ def read_manifests(text: str, context: Context) -> list[JobSpec]:
     documents = [document for document in _parse(text) if document is not None]
     if not documents:
         raise Rejected("the manifest holds no document; start with apiVersion: swell/v1, kind: Job")
-    return [_read_numbered(document, context, n, len(documents)) for n, document in enumerate(documents, 1)]
+    specs = [_read_numbered(document, context, n, len(documents)) for n, document in enumerate(documents, 1)]
+    _refuse_divided_groups(specs)
+    return specs
+
+
+def _refuse_divided_groups(specs: list[JobSpec]) -> None:
+    """Pods of one group start together, but every document is a job of its own."""
+    first: dict[str, int] = {}
+    for number, spec in enumerate(specs, 1):
+        if spec.pod_group is not None and first.setdefault(spec.pod_group, number) != number:
+            raise Rejected(
+                f"documents {first[spec.pod_group]} and {number} are both in the pod group {spec.pod_group!r}, but "
+                "each is a job of its own and would start alone; write them as one Job, JobSet or PyTorchJob"
+            )
 
 
 def _read_numbered(document: Any, context: Context, number: int, total: int) -> JobSpec:

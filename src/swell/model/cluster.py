@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from swell.model.placement import Taint
 from swell.model.resources import Resources
 
 NodeId = str
@@ -32,6 +33,9 @@ class Node:
     devices: tuple[Device, ...] = ()
     is_reachable: bool = True  #: False: it keeps what it holds, and nothing new is sent there
     container_runtime: str = ""  #: the command that runs containers there; empty: none
+    labels: tuple[tuple[str, str], ...] = ()  #: of a cluster's node; a machine of our own has none
+    taints: tuple[Taint, ...] = ()  #: as above
+    is_cordoned: bool = False  #: as above; nobody new is to go there
 
     @property
     def capacity(self) -> Resources:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from swell.model.numbered import Numbered
+from swell.model.placement import Rules
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
@@ -126,6 +128,8 @@ class Role:
     resources: Resources  #: of one task; in an elastic job the least it takes
     count: int  #: how many tasks; in an elastic job the least
     env: tuple[tuple[str, str], ...] = ()  #: this role's own variables, beside the job's
+    numbered: tuple[Numbered, ...] = ()  #: those that differ from task to task
+    rules: Rules | None = None  #: which nodes of a cluster its tasks may go to; None: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,9 @@ class JobSpec:
     container: Container | None = None  #: None: plain processes
     on_overrun: Overrun = Overrun.WARN
     idle: IdlePolicy | None = None  #: None: its GPUs may idle
+    is_held: bool = False  #: from the start, until somebody releases it
+    pod_group: str | None = None  #: the name of a group of pods that start together; None: nobody named one
+    notes: tuple[str, ...] = ()  #: what the manifest asks for without effect, in words
 
     @property
     def tasks_total(self) -> int:
@@ -206,6 +213,9 @@ class JobSpec:
             "container": None if self.container is None else asdict(self.container),
             "on_overrun": str(self.on_overrun),
             "idle": None if self.idle is None else asdict(self.idle),
+            "is_held": self.is_held,
+            "pod_group": self.pod_group,
+            "notes": list(self.notes),
         }
 
     @classmethod
@@ -224,6 +234,7 @@ class JobSpec:
                 "container": parse_container(document.get("container")),
                 "on_overrun": Overrun(document.get("on_overrun", Overrun.WARN)),
                 "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
+                "notes": tuple(document.get("notes", ())),
             }
         )
 
@@ -238,6 +249,8 @@ def _role_document(role: Role) -> dict[str, Any]:
         "gpu_memory_mib": role.resources.gpu_memory_mib,
         "count": role.count,
         "env": dict(role.env),
+        "numbered": [one.to_document() for one in role.numbered],
+        "rules": None if role.rules is None else role.rules.to_document(),
     }
 
 
@@ -245,7 +258,9 @@ def _parse_role(document: dict[str, Any]) -> Role:
     memory = document.get("gpu_memory_mib", 0)
     resources = Resources(document["cpus_milli"], document["memory_mib"], document["gpus"], memory)
     env = tuple(sorted(document.get("env", {}).items()))
-    return Role(document["name"], tuple(document["command"]), resources, document["count"], env)
+    numbered = tuple(Numbered(**one) for one in document.get("numbered", ()))
+    rules = None if document.get("rules") is None else Rules.from_document(document["rules"])
+    return Role(document["name"], tuple(document["command"]), resources, document["count"], env, numbered, rules)
 
 
 def _parse_notify(document: dict[str, Any] | None) -> Notify | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from swell.model.cluster import Device, DeviceId, Node, NodeId
 from swell.model.job import AttemptId, Container, IdlePolicy, parse_container
+from swell.model.numbered import Numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class LaunchRole:
 
     command: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = ()
+    numbered: tuple[Numbered, ...] = ()
+    first_rank: int = 0  #: from which its tasks are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Launch:
         return replace(self, is_stopping=True, grace_s=grace_s, generation=generation)
 
     def to_document(self) -> dict[str, Any]:
-        roles = [{"command": role.command, "env": dict(role.env)} for role in self.roles]
+        roles = [{**asdict(role), "env": dict(role.env)} for role in self.roles]
         own = {"attempt": str(self.attempt), "env": dict(self.env), "own": dict(self.own), "roles": roles}
         return {**asdict(self), **own}
 
@@ -90,7 +93,9 @@ class Launch:
 
 
 def _parse_role(document: dict[str, Any]) -> LaunchRole:
-    return LaunchRole(tuple(document["command"]), tuple(sorted(document["env"].items())))
+    numbered = tuple(Numbered(**one) for one in document.get("numbered", ()))  # a server of before sends none
+    env = tuple(sorted(document["env"].items()))
+    return LaunchRole(tuple(document["command"]), env, numbered, document.get("first_rank", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +198,8 @@ def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
 
 
 def node_document(node: Node) -> dict[str, Any]:
-    return asdict(node)
+    """What a worker says of its machine. Labels, taints and cordons are a cluster's: its engine reads them there."""
+    return {name: value for name, value in asdict(node).items() if name not in ("labels", "taints", "is_cordoned")}
 
 
 def parse_node(document: dict[str, Any]) -> Node:

@@ -193,6 +193,7 @@ class Store:
             "tasks_succeeded": 0,
             "tasks_failed": 0,
             "nodes": "[]",
+            "held_by": new.owner if new.spec.is_held else None,
         }
         key = connection.execute(INSERT_JOB, values).inserted_primary_key
         assert key is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from swell.model.launch import Launch
+from swell.model.launch import Launch, LaunchRole
 
 #: what a job that submits another must not pass on: it would report in the wrong name
 OF_ONE_ATTEMPT = frozenset(
@@ -58,7 +58,7 @@ def run_variables(launch: Launch, caller: dict[str, str], *, store: str, port: i
 
 def task_variables(
     shared: dict[str, str],
-    role: tuple[tuple[str, str], ...],
+    role: LaunchRole,
     *,
     index: int,
     is_array: bool,
@@ -66,7 +66,8 @@ def task_variables(
     devices: tuple[str, ...],
 ) -> dict[str, str]:
     """What is this task's own. An array's task is rank 0 of 1; its index says which part is its."""
-    given = dict(role)
+    numbers = {one.name: str(one.of(index - role.first_rank)) for one in role.numbered}
+    given = {"JOB_COMPLETION_INDEX": str(index), **dict(role.env), **numbers}
     return {
         **shared,
         **{name: text for name, text in given.items() if name not in OURS},
@@ -74,7 +75,6 @@ def task_variables(
         "PL_TORCH_DISTRIBUTED_BACKEND": "nccl" if devices and not devices[0].startswith("sim-") else "gloo",
         "TF_CONFIG": _tf_config(shared, 0 if is_array else index),
         "SWELL_TASK_INDEX": str(index),
-        "JOB_COMPLETION_INDEX": str(index),
         "RANK": "0" if is_array else str(index),
         "LOCAL_RANK": "0" if is_array else str(local_rank),
         "CUDA_VISIBLE_DEVICES": ",".join(devices),

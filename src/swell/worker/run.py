@@ -172,7 +172,7 @@ class Run:
         role = self.launch.roles[given.role]
         env = task_variables(
             self._shared,
-            role.env,
+            role,
             index=index,
             is_array=self.launch.is_array,
             local_rank=numbers.index(lane),

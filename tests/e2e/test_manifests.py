@@ -1,0 +1,52 @@
+"""Kubernetes manifests through `swell submit -f`, run as processes of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from server import Server
+
+from .training import EXAMPLES
+
+pytestmark = pytest.mark.slow
+
+JOBSET = EXAMPLES / "kubernetes" / "jobset.yaml"
+
+
+def submit(server: Server, file: Path) -> int:
+    done = server.swell("submit", "-f", str(file))
+    assert done.code == 0, done
+    return int(done.stdout)
+
+
+def test_the_pods_of_a_jobset_meet_and_know_who_they_are(server):
+    job = submit(server, JOBSET)
+    server.until(job, "succeeded")
+    assert server.swell("logs", "--rank", "0", str(job)).stdout.splitlines() == [
+        "job 0 of 2, pod 0, 1 overall",
+        "job 0 of 2, pod 1, 1 overall",
+        "job 1 of 2, pod 0, 2 overall",
+        "job 1 of 2, pod 1, 2 overall",
+    ]
+
+
+def test_a_suspended_jobset_waits_until_it_is_released(server, tmp_path):
+    file = tmp_path / "suspended.yaml"
+    file.write_text(JOBSET.read_text().replace("spec:\n  failurePolicy", "spec:\n  suspend: true\n  failurePolicy", 1))
+    job = submit(server, file)
+    assert server.until(job, "held")["reason"]["code"] == "Held"
+    assert server.swell("release", str(job)).code == 0
+    server.until(job, "succeeded")
+
+
+def test_what_has_no_effect_is_said_and_keeps_nothing_from_running(server, tmp_path):
+    file = tmp_path / "picky.yaml"
+    pod = (EXAMPLES / "kubernetes" / "pod.yaml").read_text()
+    rules = "spec:\n  nodeSelector: {gpu: a100}\n  priorityClassName: high\n"
+    file.write_text(pod.replace("spec:\n", rules, 1))
+    done = server.swell("submit", "--wait", "-f", str(file))
+    said = "spec.priorityClassName 'high' is not known here and has no effect; write priority: 100"
+    assert (done.code, done.stderr.splitlines()[0]) == (0, f"swell: {file}: {said}"), done
+    assert server.swell("show", "-o", "json", done.stdout.split()[0]).json["spec"]["notes"] == [said]

@@ -1,0 +1,120 @@
+"""Pod groups, and priorities by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from swell.errors import Rejected
+from swell.manifests import Context, read_document, read_manifests
+
+from .kubernetes import (
+    CONTEXT,
+    container,
+    gpus,
+    job,
+    jobset,
+    pod,
+    pytorchjob,
+    read,
+    refusal,
+    replicated,
+    template,
+    width,
+)
+
+GROUP = "scheduling.x-k8s.io/pod-group"
+
+
+def grouped(name: str = "ring", **spec: Any) -> dict[str, Any]:
+    """A template with the label."""
+    return {"metadata": {"labels": {GROUP: name}}, **template(**spec)}
+
+
+# -- groups --------------------------------------------------------------------------------------------------------
+
+
+def test_the_pods_of_a_job_in_a_group_are_a_gang():
+    spec = read(job(pod=grouped(), completions=4, parallelism=4, completionMode="Indexed"))
+    assert (spec.array, width(spec), spec.roles[0].count, spec.pod_group) == (None, ("tasks", 4, 4), 4, "ring")
+
+
+def test_the_label_may_be_on_the_job_itself_and_the_templates_wins():
+    document = job(completions=2, parallelism=2)
+    document["metadata"]["labels"] = {GROUP: "outer"}
+    assert (read(document).pod_group, read(document).array) == ("outer", None)
+    document["spec"]["template"] = grouped("inner")
+    assert read(document).pod_group == "inner"
+
+
+def test_a_gang_of_a_job_may_have_a_range_of_gpus():
+    ranged = {"metadata": {"labels": {GROUP: "ring"}}, **template(container(**gpus(1, 2)))}
+    assert width(read(job(pod=ranged, completions=2, parallelism=2))) == ("gpus", 1, 2)
+
+
+def test_other_kinds_are_gangs_anyway_and_keep_the_name():
+    labelled = pod(metadata={"name": "a", "labels": {GROUP: "ring"}})
+    worker = {"replicas": 2, "template": grouped()}
+    objects = (labelled, pytorchjob(worker=worker), jobset(replicated("w", 2, grouped())))
+    assert [read(one).pod_group for one in objects] == ["ring"] * 3
+    assert read(pod()).pod_group is None
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            job(pod=grouped(), completions=10, parallelism=2),
+            "spec.template is in the pod group 'ring', which starts together, but of its 10 pods 2 may run at once; ",
+        ),
+        (
+            job(pod=grouped(), completions=200_000, parallelism=200_000),
+            "the pod group 'ring' has 200000 pods; a job has at most 100000 tasks",
+        ),
+        (
+            jobset(replicated("a", template=grouped("x")), replicated("b", template=grouped("y"))),
+            "spec.replicatedJobs[0].template.spec.template.spec is in the pod group 'x' and spec.replicatedJobs[1]",
+        ),
+        (pod(metadata={"name": "a", "labels": {GROUP: 5}}), f"metadata.labels: {GROUP}: a number: 5 cannot be the val"),
+    ],
+)
+def test_a_group_that_cannot_start_together_is_refused(document, said):
+    assert refusal(document).startswith(said)
+
+
+def test_a_group_in_two_documents_is_refused():
+    pods = [pod(metadata={"name": f"p{n}", "labels": {GROUP: group}}) for n, group in enumerate(["a", "b", "a"])]
+    with pytest.raises(Rejected) as caught:
+        read_manifests(yaml.safe_dump_all(pods), CONTEXT)
+    assert str(caught.value) == (
+        "documents 1 and 3 are both in the pod group 'a', but each is a job of its own and would start alone; "
+        "write them as one Job, JobSet or PyTorchJob"
+    )
+    assert [spec.pod_group for spec in read_manifests(yaml.safe_dump_all(pods[:2]), CONTEXT)] == ["a", "b"]
+
+
+# -- priorities ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "priority"),
+    [
+        ({"priorityClassName": "high"}, 100),
+        ({"priorityClassName": "huge"}, 1_000_000),
+        ({"priorityClassName": "least"}, -1_000_000),
+        ({"priorityClassName": "high", "priority": 7}, 7),
+        ({"priorityClassName": "nobody's", "priority": 7}, 7),
+    ],
+)
+def test_a_priority_class_is_what_the_callers_table_says(given, priority):
+    table = {"high": 100, "huge": 2_000_000_000, "least": -(10**9)}
+    spec = read_document(pod(**given), Context(workdir="/", priority_classes=table))
+    assert (spec.priority, spec.notes) == (priority, ())
+
+
+def test_a_class_nobody_knows_counts_for_nothing_and_is_noted():
+    spec = read(pod(priorityClassName="high"))
+    said = "spec.priorityClassName 'high' is not known here and has no effect; write priority: 100"
+    assert (spec.priority, spec.notes) == (0, (said,))
