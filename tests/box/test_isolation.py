@@ -262,7 +262,7 @@ def test_a_program_of_the_users_that_is_run_on_the_way_tells_the_keeper_nothing(
     job = ben.start("--checkpoints", str(ben.home / "none"), "--", "sh", "-c", "exit 3", env={"PATH": path})
     assert box.until(job, "failed")["exit_code"] == 3
     facts = {file.name for file in (box.state.tasks / f"{job}.1" / "0").glob("exit.*")}
-    assert facts == {"exit.3.workdir"}
+    assert facts == {"exit.3"}
     assert not Path("/tmp/owned").exists()
 
 
