@@ -51,6 +51,13 @@ def make_plan(snapshot: Snapshot) -> Plan:
     return walk.finish()
 
 
+def _is_plain(snapshot: Snapshot) -> bool:
+    """One user without limits, whose jobs have no estimates: nothing has to be asked of each that waits."""
+    limited = any(one.gpus_max is not None or one.running_max is not None for one in snapshot.users.values())
+    alike = {(job.user, job.estimate_s) for job in snapshot.jobs}
+    return not limited and len({user for user, _ in alike}) < 2 and all(estimate is None for _, estimate in alike)
+
+
 class _Walk:
     """The sheets of one planning run, and what has been decided so far."""
 
@@ -68,6 +75,7 @@ class _Walk:
         self.elastic: dict[JobId, JobView] = {}  # those of them whose width may change, or is about to
         self.victims: dict[JobId, tuple[JobView, JobId]] = {}  # and those that lose their place, and to whom
         self.claimer: JobId | None = None  # the first for whom others make room
+        self.is_plain = _is_plain(snapshot)  # nobody is overtaken, late or limited
         self.held = Sheet(snapshot)  # what users hold at this moment
         self.kept = Sheet(snapshot)  # and what they keep in `line`
         for job in snapshot.holding:
@@ -115,7 +123,7 @@ class _Walk:
         shape = id(job.shape)
         verdict = self.refused.get(shape) or self.passed_over.get(shape)
         if verdict is not None:
-            self.verdicts[job.id] = self._told(job, verdict)
+            self.verdicts[job.id] = verdict if self.is_plain else self._told(job, verdict)
         elif not self.kept.allows(job):
             self.verdicts[job.id] = self._told(job, self._verdict(job))
         else:
