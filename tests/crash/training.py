@@ -128,8 +128,7 @@ class TrainingRound:
     # -- work --------------------------------------------------------------------------------------------------
 
     def _submit(self, command: list[str], **spec: Any) -> int:
-        os.chdir(self.folder)
-        return Client(self.state).submit(command, cpus=0.5, **spec).id
+        return Client(self.state).submit(command, cpus=0.5, workdir=self.folder, **spec).id
 
     def _invite_guests(self) -> None:
         for _ in range(self.random.randint(0, 2)):
