@@ -291,7 +291,11 @@ def test_no_such_context(tmp_path: Path) -> None:
         ({"users": [USER]}, "wants cluster 'c', which is not there (there are: none)"),
         ({"clusters": [CLUSTER]}, "wants user 'u', which is not there (there are: none)"),
         ({"clusters": [{"name": "c"}]}, "names no server; add `server: https://HOST:6443` to it"),
-        ({"clusters": [{"name": "c", "cluster": {"server": "10.0.0.1"}}]}, "must begin with https://"),
+        (
+            {"clusters": [{"name": "c", "cluster": {"server": "10.0.0.1"}}]},
+            "must look like https://HOST:6443, but is '10.0.0.1'",
+        ),
+        ({"clusters": [{"name": "c", "cluster": {"server": "https://h:six"}}]}, "must look like https://HOST:6443"),
         ({"clusters": ["c"]}, "must be a list of `name` and `cluster`, but has 'c'"),
     ],
 )

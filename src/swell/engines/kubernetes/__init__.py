@@ -1,10 +1,15 @@
 """Kubernetes as the engine: its API as plain documents, and a picture of the cluster that stays true.
 
-    access, credentials     where the API server is, and who we are
+    access, credentials            where the API server is, and who we are
+    connection, pool, exchange     HTTP/1.1 on kept-alive connections; what is asked again
+    resources, failures            what is asked for, and what a refusal means
+    port                           the verbs
 
-Public: `find_access`. What pods mean to Swell does not belong into these files.
+Public: `find_access`, `Port`, `Resource`. What pods mean to Swell does not belong into these files.
 """
 
 from swell.engines.kubernetes.access import Access, find_access
+from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.resources import Resource
 
-__all__ = ["Access", "find_access"]
+__all__ = ["Access", "Port", "Resource", "find_access"]

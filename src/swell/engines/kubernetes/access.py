@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -187,8 +188,8 @@ class _Kubeconfig:
         server = cluster.text("server")
         if server is None:
             raise Rejected(f"{cluster} names no server; add `server: https://HOST:6443` to it")
-        if not server.startswith(("https://", "http://")):
-            raise Rejected(f"the server of {cluster} must begin with https://, but is {server!r}")
+        if not _is_address(server):
+            raise Rejected(f"the server of {cluster} must look like https://HOST:6443, but is {server!r}")
         cluster.refuse("proxy-url", "name a server that can be reached directly")
         user = self._named(self.users, "user", context) if context.text("user") else None
         return Access(
@@ -220,6 +221,14 @@ class _Kubeconfig:
             known = ", ".join(sorted(entries)) or "none"
             raise Rejected(f"{context} wants {kind} {name!r}, which is not there (there are: {known})")
         return entries[name]
+
+
+def _is_address(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
 
 
 def _document(path: Path) -> Mapping[str, Any]:
