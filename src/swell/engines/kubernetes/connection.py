@@ -61,6 +61,16 @@ class Abort:
                 shut(reading)
 
 
+class Never(Abort):
+    """Of whoever waits for the answer. One for all: a new one for each request would be a tenth of its cost."""
+
+    def watch(self, reading: socket.socket | None) -> None:
+        pass
+
+
+NEVER = Never()
+
+
 def shut(sock: socket.socket) -> None:
     """Wakes whoever reads from it in another thread, which a close would not."""
     with contextlib.suppress(OSError):  # it has ended already

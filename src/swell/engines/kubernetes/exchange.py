@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from swell.engines.kubernetes.access import Access
-from swell.engines.kubernetes.connection import Abort, Connection, Dialer, Lost, Unreached
+from swell.engines.kubernetes.connection import NEVER, Abort, Connection, Dialer, Lost, Unreached
 from swell.engines.kubernetes.credentials import Credential
 from swell.engines.kubernetes.failures import Ask, failure, retry_after, unauthorized
 from swell.engines.kubernetes.pool import Pool
@@ -58,11 +58,11 @@ class Exchange:
         body: object = None,
         *,
         content_type: str = JSON,
-        abort: Abort | None = None,
+        abort: Abort = NEVER,
     ) -> dict[str, Any]:
         data = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         target = _target(self._dialer.prefix + path, query)
-        answer = _Tries(self, ask, abort or Abort()).run(target, data, content_type)
+        answer = _Tries(self, ask, abort).run(target, data, content_type)
         try:
             document = json.loads(answer)
         except ValueError as error:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from swell.engines.kubernetes.access import Access
-from swell.engines.kubernetes.connection import Abort
+from swell.engines.kubernetes.connection import NEVER, Abort
 from swell.engines.kubernetes.exchange import ANSWER_S, Exchange, Stream
 from swell.engines.kubernetes.failures import Ask, Expired
 from swell.engines.kubernetes.pool import CONNECTIONS_MAX
@@ -111,7 +111,7 @@ class Port:
         return Page(tuple(item for page in pages for item in page.items), pages[0].resource_version, None)
 
     def pages(
-        self, selection: Selection, *, limit: int = PAGE, version: str | None = None, abort: Abort | None = None
+        self, selection: Selection, *, limit: int = PAGE, version: str | None = None, abort: Abort = NEVER
     ) -> Iterator[Page]:
         """Page by page, all of one moment; raises `Expired` where that moment has become too old.
 
@@ -129,7 +129,7 @@ class Port:
             first = {"continue": page.continues}  # which says the version itself
 
     def watch(
-        self, selection: Selection, version: str, *, timeout_s: int, silence_s: float, abort: Abort | None = None
+        self, selection: Selection, version: str, *, timeout_s: int, silence_s: float, abort: Abort = NEVER
     ) -> Stream:
         """What happened after that version, one JSON document per line."""
         ask = Ask("GET", "watch", selection.resource, selection.namespace)
@@ -142,7 +142,7 @@ class Port:
             "fieldSelector": selection.fields,
         }
         path = selection.resource.path(selection.namespace)
-        return self._exchange.stream(ask, path, query, silence_s=silence_s, abort=abort or Abort())
+        return self._exchange.stream(ask, path, query, silence_s=silence_s, abort=abort)
 
     def log(
         self,
@@ -154,7 +154,7 @@ class Port:
         since: str | None = None,
         has_timestamps: bool = False,
         is_previous: bool = False,
-        abort: Abort | None = None,
+        abort: Abort = NEVER,
     ) -> Stream:
         """Its bytes as they come. `since` is a moment as Kubernetes writes it, exact to the second."""
         ask = Ask("GET", "get", PODS, namespace, pod, "log")
@@ -166,7 +166,7 @@ class Port:
             "previous": is_previous or None,
         }
         path = PODS.path(namespace, pod, "log")
-        return self._exchange.stream(ask, path, query, silence_s=LOG_SILENCE_S, abort=abort or Abort())
+        return self._exchange.stream(ask, path, query, silence_s=LOG_SILENCE_S, abort=abort)
 
     # -- write -----------------------------------------------------------------------------------------------------
 
