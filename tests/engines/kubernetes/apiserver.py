@@ -231,12 +231,14 @@ class ApiServer:
         return {"kind": "List", "apiVersion": place.api_version, "metadata": metadata, "items": items}
 
     def _log(self, place: Place, request: Request, wire: Wire) -> None:
+        if place.key not in self.logs:
+            return wire.raw(b"HTTP/1.1 204 No Content\r\n\r\n")
         wire.begin("text/plain")
-        for piece in self.logs.get(place.key, []):
+        for piece in self.logs[place.key]:
             wire.raw(chunk(piece))
         if "follow" in request.query:
             wire.hold()
-        wire.end()
+        return wire.end()
 
     def _watch(self, place: Place, request: Request, wire: Wire) -> None:
         version = int(request.query["resourceVersion"])

@@ -166,6 +166,11 @@ def test_a_log_is_an_iterator_of_bytes(server: ApiServer, port: Port) -> None:
     }
 
 
+def test_the_log_of_a_pod_that_is_on_no_node_yet_is_empty(server: ApiServer, port: Port) -> None:
+    with port.log("p", "ml") as stream:
+        assert list(stream) == []
+
+
 def test_whoever_follows_a_log_can_be_sent_home(server: ApiServer, port: Port) -> None:
     server.logs["ml", "p"] = [b"one\n"]
     abort, pieces = Abort(), []

@@ -192,7 +192,7 @@ class _Tries:
             try:
                 status, connection = self._exchange.open(self._ask, target, credential, silence_s, self._abort)
                 stream = Stream(self._exchange, self._ask, connection, self._abort)
-                if status == 200:
+                if 200 <= status < 300:  # 204: the log of a pod that is on no node yet
                     return stream
                 with stream:
                     body = self._exchange.rest(connection)
