@@ -253,8 +253,8 @@ class ApiServer:
                 if not news:
                     self.storage.moved.wait(self.bookmark_s)
             lines = [line for happening in news if (line := _event(place, request, happening))]
-            if not news:
-                lines, reached = [_bookmark(place, version)], version
+            if not news:  # a version of the future is waited for in silence, as kube-apiserver does
+                lines, reached = [_bookmark(place, version)] if version <= reached else [], version
             self._send_lines(lines, wire)
             version = reached
         wire.end()

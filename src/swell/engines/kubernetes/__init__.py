@@ -6,12 +6,13 @@
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
 
-Public: `find_access`, `Port`, `Reflector`, `Resource`. What pods mean to Swell does not belong into these files.
+Public: `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`. What pods mean to Swell does not
+belong into these files.
 """
 
 from swell.engines.kubernetes.access import Access, find_access
-from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.port import PatchKind, Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import Resource
 
-__all__ = ["Access", "Port", "Reflector", "Resource", "find_access"]
+__all__ = ["Access", "PatchKind", "Port", "Reflector", "Resource", "Selection", "find_access"]

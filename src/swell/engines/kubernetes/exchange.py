@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 from swell.engines.kubernetes.access import Access
 from swell.engines.kubernetes.connection import NEVER, Abort, Connection, Dialer, Lost, Unreached
 from swell.engines.kubernetes.credentials import Credential
-from swell.engines.kubernetes.failures import Ask, failure, retry_after, unauthorized
+from swell.engines.kubernetes.failures import Ask, Silent, failure, retry_after, unauthorized
 from swell.engines.kubernetes.pool import Pool
 from swell.errors import Unavailable
 
@@ -126,7 +126,7 @@ class Exchange:
             return Unavailable(f"{ask}: no safe connection to {where}: {error}; check its certificate authority")
         if isinstance(error, Unreached):
             return Unavailable(f"{ask}: {where} cannot be reached: {error}; is the cluster up, and the address right?")
-        return Unavailable(f"{ask}: {where} did not answer in time: {error}{doubt}")
+        return Silent(f"{ask}: {where} did not answer in time: {error}{doubt}")
 
     def _request(self, method: str, target: str, data: bytes, content_type: str, credential: Credential) -> bytes:
         lines = "".join(f"{name}: {value}\r\n" for name, value in credential.headers)
@@ -204,7 +204,9 @@ class _Tries:
     def _lost(self, error: Exception) -> None:
         self._count += 1
         is_unwanted = self._abort.is_set or self._exchange.is_closing
-        is_final = isinstance(error.__cause__, ssl.SSLCertVerificationError) or self._count >= TRIES_MAX
+        # Whoever has waited for a minute should know; and no certificate gets better by looking again.
+        is_final = isinstance(error, TimeoutError) or isinstance(error.__cause__, ssl.SSLCertVerificationError)
+        is_final = is_final or self._count >= TRIES_MAX
         if self._ask.method != "GET" or is_final or is_unwanted:
             raise self._exchange.unreachable(self._ask, error) from error
         self._abort.wait(self._pause_s())

@@ -8,6 +8,7 @@
     Unavailable         5xx, lost connections, timeouts
     ├── Expired         410: that resourceVersion is too old; list again
     ├── Busy            429
+    ├── Silent          nothing came for too long
     └── Unauthorized    401: our credential, not the user's request, is at fault
 
 The API server's own words are quoted whole.
@@ -43,6 +44,10 @@ class Busy(Unavailable):
     def __init__(self, text: str, retry_after_s: float) -> None:
         super().__init__(text)
         self.retry_after_s = retry_after_s
+
+
+class Silent(Unavailable):
+    pass
 
 
 class Unauthorized(Unavailable):

@@ -9,6 +9,7 @@ ends in the state that a fresh list gives:
     older event              a list: it is a repetition, or the server has lost its memory
     line without a meaning   a list: what it said cannot be known
     410, other ERROR         a list
+    no line at all           a list, after a while (`reflector.py`)
 
 Versions are compared as numbers, which they are wherever etcd is the store; others are only compared for being equal.
 """

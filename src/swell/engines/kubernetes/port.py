@@ -71,7 +71,7 @@ class Port:
         self._served: dict[str, dict[str, Resource]] = {}
 
     def close(self) -> None:
-        """Whoever waits for an answer is told at once that there is none."""
+        """Whoever waits for an answer is told at once that there is none; streams are ended by who reads them."""
         self._exchange.close()
         self._threads.shutdown()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from swell.engines.kubernetes.connection import Abort
-from swell.engines.kubernetes.failures import Expired
+from swell.engines.kubernetes.failures import Expired, Silent
 from swell.engines.kubernetes.mirror import Change, Document, Key, Mirror, Relist
 from swell.engines.kubernetes.port import Port, Selection
 from swell.errors import SwellError, Unavailable
@@ -158,10 +158,15 @@ class Reflector(Generic[T]):
         ) as stream:
             self._good()
             has_come = False
-            for lines in _whole_lines(stream):
-                self._apply(lines)
-                self._backoff.reset()
-                has_come = True
+            try:
+                for lines in _whole_lines(stream):
+                    self._apply(lines)
+                    self._backoff.reset()
+                    has_come = True
+            except Silent:
+                # Not even a bookmark: so does an API server whose etcd was restored answer to a version of its future.
+                self._mirror.needs_list |= not has_come
+                raise
         return has_come
 
     def _apply(self, lines: list[bytes]) -> None:
