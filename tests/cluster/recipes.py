@@ -42,34 +42,61 @@ func main() {
 GPU_PLUGIN_MAIN = """package main
 
 import (
+\t"context"
 \t"fmt"
+\t"net"
 \t"os"
 \t"path/filepath"
 \t"strconv"
 \t"strings"
 
+\t"google.golang.org/grpc"
+\t"google.golang.org/grpc/credentials/insecure"
 \tapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
-\tplugin "k8s.io/kubernetes/pkg/kubelet/cm/devicemanager/plugin/v1beta1"
 )
+
+type plugin struct {
+\tapi.UnimplementedDevicePluginServer
+\tdevices []*api.Device
+}
 
 // gpu-plugin RESOURCE COUNT PREFIX: devices PREFIX-0 ... are offered to the kubelet of this mount namespace.
 func main() {
 \tresource, prefix := os.Args[1], os.Args[3]
 \tcount, err := strconv.Atoi(os.Args[2])
 \tcheck(err)
-\tvar devices []*api.Device
+\toffered := &plugin{}
 \tfor index := 0; index < count; index++ {
-\t\tdevices = append(devices, &api.Device{ID: fmt.Sprintf("%s-%d", prefix, index), Health: api.Healthy})
+\t\toffered.devices = append(offered.devices, &api.Device{ID: fmt.Sprintf("%s-%d", prefix, index), Health: api.Healthy})
 \t}
 \tsocket := filepath.Join(api.DevicePluginPath, strings.ReplaceAll(resource, "/", "-")+".sock")
-\tstub := plugin.NewDevicePluginStub(devices, socket, resource, false, false)
-\tstub.SetAllocFunc(allocate)
-\tcheck(stub.Start())
-\tcheck(stub.Register(api.KubeletSocket, resource, api.DevicePluginPath))
+\tos.Remove(socket)
+\tlistener, err := net.Listen("unix", socket)
+\tcheck(err)
+\tserver := grpc.NewServer()
+\tapi.RegisterDevicePluginServer(server, offered)
+\tgo func() { check(server.Serve(listener)) }()
+\tkubelet, err := grpc.NewClient("unix://"+api.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+\tcheck(err)
+\trequest := &api.RegisterRequest{Version: api.Version, Endpoint: filepath.Base(socket), ResourceName: resource}
+\t_, err = api.NewRegistrationClient(kubelet).Register(context.Background(), request)
+\tcheck(err)
 \tselect {}
 }
 
-func allocate(request *api.AllocateRequest, _ map[string]*api.Device) (*api.AllocateResponse, error) {
+func (p *plugin) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+\treturn &api.DevicePluginOptions{}, nil
+}
+
+func (p *plugin) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
+\tif err := stream.Send(&api.ListAndWatchResponse{Devices: p.devices}); err != nil {
+\t\treturn err
+\t}
+\t<-stream.Context().Done()
+\treturn nil
+}
+
+func (p *plugin) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
 \tresponse := &api.AllocateResponse{}
 \tfor _, container := range request.ContainerRequests {
 \t\tids := strings.Join(container.DevicesIds, ",")
@@ -123,13 +150,12 @@ RECIPES = (
     ),
     Recipe(
         "gpu-plugin",
-        KUBERNETES,
-        "k8s.io/kubernetes",
+        STAGING,
+        "k8s.io/kubelet",
         (("gpu-plugin", "."),),
         minutes=1,
         disk_gib=1,
         main=GPU_PLUGIN_MAIN,
-        has_staging=True,
     ),
     Recipe("etcd", "3.6.8", "go.etcd.io/etcd/server/v3", (("etcd", "."),), minutes=2, disk_gib=1, main=ETCD_MAIN),
     Recipe(
