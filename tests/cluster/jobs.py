@@ -27,13 +27,14 @@ def template(
     **spec: Any,
 ) -> Object:
     """A pod template whose one container runs a shell script; further words go into the pod's specification."""
-    resources = {"cpu": "10m", "memory": "32Mi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
+    limits = {"memory": "64Mi", **({"nvidia.com/gpu": str(gpus)} if gpus else {})}
     main = {
         "name": container,
         "image": name_of(image),
         "imagePullPolicy": "Never",
         "command": ["sh", "-c", script],
-        "resources": {"requests": resources, "limits": resources},
+        # No limit for the CPU: a small one holds up the runtime itself, and each start takes seconds.
+        "resources": {"requests": {"cpu": "10m", **limits}, "limits": limits},
     }
     return {
         "metadata": {"annotations": dict(annotations or {})},

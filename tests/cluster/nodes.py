@@ -13,13 +13,14 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.cluster.api import Api, Object, condition
 from tests.cluster.binaries import program
 from tests.cluster.images import image, name_of
 from tests.cluster.network import Network
-from tests.cluster.processes import Failed, Process, Word, run
+from tests.cluster.processes import Failed, Process, Word, is_ready, run
 
 CNI = Path("/usr/lib/cni")
 SANDBOX = "busybox"  # the image whose sleep holds a pod's namespaces
@@ -27,6 +28,7 @@ GPU = "nvidia.com/gpu"
 #: what a real node needs → Debian's package
 NEEDS = {"containerd": "containerd", "runc": "runc", str(CNI / "bridge"): "containernetworking-plugins"}
 NEEDS |= {"iptables": "iptables", "ip": "iproute2", "unshare": "util-linux", "setpriv": "util-linux"}
+KUBELET_PORT = 10250  # every node has an address of its own
 SOCKET = "/run/containerd/containerd.sock"
 
 HOLD = """set -e
@@ -106,9 +108,14 @@ class RealNode:
 
     def until_ready(self) -> None:
         """Until the node takes pods, with all its GPUs."""
+        here = f"https://{self._network.node_address(self._number)}:{KUBELET_PORT}/healthz"
+        self.kubelet.until(partial(is_ready, here))  # what the API server knows may be from before a restart
         self._until(lambda node: condition(node, "Ready") == "True")
-        if self.plugin and not self.plugin.is_alive:
-            self.plugin.start()
+        plugin = self.plugin
+        if plugin and not plugin.is_alive:
+            plugin.log.unlink(missing_ok=True)
+            plugin.start()
+            plugin.until(lambda: "registered" in plugin.tail())
             self._until(lambda node: node["status"]["allocatable"].get(GPU) == str(self.gpus))
 
     def restart_kubelet(self) -> None:
@@ -180,7 +187,7 @@ class RealNode:
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
             "address": self._network.node_address(self._number),
-            "port": 10250,
+            "port": KUBELET_PORT,
             "healthzPort": 0,
             "readOnlyPort": 0,
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 KUBERNETES = "1.34.2"
@@ -79,8 +80,9 @@ func main() {
 \tkubelet, err := grpc.NewClient("unix://"+api.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 \tcheck(err)
 \trequest := &api.RegisterRequest{Version: api.Version, Endpoint: filepath.Base(socket), ResourceName: resource}
-\t_, err = api.NewRegistrationClient(kubelet).Register(context.Background(), request)
+\t_, err = api.NewRegistrationClient(kubelet).Register(context.Background(), request, grpc.WaitForReady(true))
 \tcheck(err)
+\tfmt.Println("registered")
 \tselect {}
 }
 
@@ -131,7 +133,9 @@ class Recipe:
 
     @property
     def folder(self) -> str:
-        return f"{self.name}-{self.version}"
+        """Another version, or another program around it, is another folder."""
+        own = f"-{hashlib.sha256(self.main.encode()).hexdigest()[:8]}" if self.main else ""
+        return f"{self.name}-{self.version}{own}"
 
 
 def _kubernetes(*programs: str) -> tuple[tuple[str, str], ...]:
