@@ -24,13 +24,14 @@ ASK = "until nc -w 2 $MASTER_ADDR $MASTER_PORT < /dev/null | grep hello; do slee
 SHOW = "trap 'echo asked to stop; exit 0' TERM; echo $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 1000 & wait"
 
 
-def started(folder: Path, **wanted: object) -> Iterator[Cluster]:
+def started(
+    folder: Path, *, kwok: int = 0, kubelets: int = 0, gpus: int = 0, operators: tuple[str, ...] = ()
+) -> Iterator[Cluster]:
     """A cluster for a module's tests, or the words that say how to get what it needs."""
-    needs = programs(kwok=int(str(wanted.get("kwok", 0))), kubelets=1, operators=("jobset", "training"))
-    if absent := missing(needs):
+    if absent := missing(programs(kwok=kwok, kubelets=kubelets, operators=operators)):
         names = ", ".join(recipe.folder for recipe in absent)
         pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
-    with Cluster(folder, **wanted) as cluster:  # type: ignore[arg-type]
+    with Cluster(folder, kwok=kwok, kubelets=kubelets, gpus=gpus, operators=operators) as cluster:
         yield cluster
 
 
