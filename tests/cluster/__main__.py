@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.cluster.binaries import CannotBuild, ensure
-from tests.cluster.cluster import Cluster
-from tests.cluster.processes import GLANCE_S, Failed
-from tests.cluster.recipes import RECIPES, recipe_of
+from .binaries import CannotBuild, ensure
+from .cluster import Cluster
+from .processes import GLANCE_S, Failed
+from .recipes import RECIPES, recipe_of
 
 FOLDER = Path(tempfile.gettempdir()) / "swell-cluster"
 DOWN_S = 60.0  # three real nodes take three
@@ -86,7 +86,7 @@ def keep(options: argparse.Namespace) -> int:
 
 
 def _start_keeper(options: argparse.Namespace) -> None:
-    folder: Path = options.folder
+    folder: Path = options.folder.resolve()
     if folder.exists() and any(folder.iterdir()) and not (folder / "keeper").exists():
         raise Failed(f"{folder} holds something that is no cluster; name another with --folder")
     subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=True)
@@ -99,6 +99,7 @@ def _start_keeper(options: argparse.Namespace) -> None:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            cwd=Path(__file__).parent.parent.parent,
             start_new_session=True,
         )
     while not (folder / "ready").exists():

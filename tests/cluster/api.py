@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.cluster.binaries import program
-from tests.cluster.processes import PATIENCE_S, run
+from .binaries import program
+from .processes import PATIENCE_S, run
 
 IN_FLIGHT = 16  # more only makes them wait inside the API server
 MERGE = "application/merge-patch+json"

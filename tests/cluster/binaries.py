@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.cluster.recipes import GO_FROM_PYPI, GO_OLDEST, KUBERNETES, RECIPES, STAGING, Recipe, recipe_of
+from .recipes import GO_FROM_PYPI, GO_OLDEST, KUBERNETES, RECIPES, STAGING, Recipe, recipe_of
 
 BUILD = ".venv/bin/python -m tests.cluster build"
 STAMPED = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")  # else a server calls itself v0.0.0

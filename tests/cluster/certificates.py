@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.processes import run
+from .processes import run
 
 DAYS = "3650"
 SERVICES = (

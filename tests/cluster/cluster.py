@@ -12,16 +12,16 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.cluster import nodes
-from tests.cluster.api import Api
-from tests.cluster.binaries import ensure, missing
-from tests.cluster.controlplane import LOOPBACK, ControlPlane
-from tests.cluster.dns import Dns
-from tests.cluster.kwok import Kwok, add_nodes, render_nodes
-from tests.cluster.network import Network
-from tests.cluster.nodes import RealNode
-from tests.cluster.operators import OPERATORS, Operator
-from tests.cluster.processes import Failed
+from . import nodes
+from .api import Api
+from .binaries import ensure, missing
+from .controlplane import LOOPBACK, ControlPlane
+from .dns import Dns
+from .kwok import Kwok, add_nodes, render_nodes
+from .network import Network
+from .nodes import RealNode
+from .operators import OPERATORS, Operator
+from .processes import Failed
 
 KUBELETS_MAX = 3
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "etcd")

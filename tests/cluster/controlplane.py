@@ -8,10 +8,10 @@ import secrets
 from functools import partial
 from pathlib import Path
 
-from tests.cluster.api import Api
-from tests.cluster.binaries import program
-from tests.cluster.certificates import Certificates, make_certificates
-from tests.cluster.processes import Process, Word, free_port, is_ready
+from .api import Api
+from .binaries import program
+from .certificates import Certificates, make_certificates
+from .processes import Process, Word, free_port, is_ready
 
 LOOPBACK = "127.0.0.1"
 NOWHERE = "192.0.2.1"  # must not be loopback; nobody is sent there, because nothing reconciles the endpoints

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tests.cluster.binaries import program
-from tests.cluster.controlplane import LOOPBACK
-from tests.cluster.processes import Process, free_port, is_ready
+from .binaries import program
+from .controlplane import LOOPBACK
+from .processes import Process, free_port, is_ready
 
 COREFILE = """.:53 {{
     bind {address}

@@ -16,8 +16,8 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.cluster.binaries import cache
-from tests.cluster.processes import Failed, run
+from .binaries import cache
+from .processes import Failed, run
 
 BUSYBOX = Path("/bin/busybox")
 DPKG = Path("/var/lib/dpkg")

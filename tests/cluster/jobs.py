@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.cluster.api import Object
-from tests.cluster.images import name_of
+from .api import Object
+from .images import name_of
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"

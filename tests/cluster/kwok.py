@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.cluster.api import Api, Object, condition
-from tests.cluster.binaries import module_file, program
-from tests.cluster.controlplane import LOOPBACK
-from tests.cluster.processes import Process, Word, free_port
+
+from .api import Api, Object, condition
+from .binaries import module_file, program
+from .controlplane import LOOPBACK
+from .processes import Process, Word, free_port
 
 LEASE_S = 40  # must stay below the controller manager's grace for nodes: with 200 every node is lost after 50 s
 MARK = {"kwok.x-k8s.io/node": "fake"}

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from tests.cluster.processes import GLANCE_S, PATIENCE_S, Failed, run
+from .processes import GLANCE_S, PATIENCE_S, Failed, run
 
 LOCKS = Path("/run/lock")
 CGROUPS = Path("/sys/fs/cgroup")

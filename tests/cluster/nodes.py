@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.cluster.api import Api, Object, condition
-from tests.cluster.binaries import program
-from tests.cluster.images import image, name_of
-from tests.cluster.network import Network
-from tests.cluster.processes import Failed, Process, Word, is_ready, run
+from .api import Api, Object, condition
+from .binaries import program
+from .images import image, name_of
+from .network import Network
+from .processes import Failed, Process, Word, is_ready, run
 
 CNI = Path("/usr/lib/cni")
 SANDBOX = "busybox"  # the image whose sleep holds a pod's namespaces

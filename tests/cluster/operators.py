@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.cluster.api import Api, Object
-from tests.cluster.binaries import module_file, program
-from tests.cluster.certificates import Certificates
-from tests.cluster.controlplane import LOOPBACK
-from tests.cluster.processes import Process, Word, free_port, is_ready
+
+from .api import Api, Object
+from .binaries import module_file, program
+from .certificates import Certificates
+from .controlplane import LOOPBACK
+from .processes import Process, Word, free_port, is_ready
 
 CLIENT_RATE = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the defaults, 20 and 30, make everything slow
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"

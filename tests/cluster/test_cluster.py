@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.api import Object, Refused, condition
-from tests.cluster.binaries import BUILD, missing
-from tests.cluster.cluster import Cluster, programs
-from tests.cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
+
+from .api import Object, Refused, condition
+from .binaries import BUILD, missing
+from .cluster import Cluster, programs
+from .jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
+ROOT = Path(__file__).parent.parent.parent
 #: The master serves one line to each worker, the workers say what they heard and who they are.
 SERVE = 'for worker in $(seq $((WORLD_SIZE - 1))); do echo "hello from $HOSTNAME" | nc -l -p $MASTER_PORT; done'
 ASK = "until nc -w 2 $MASTER_ADDR $MASTER_PORT < /dev/null | grep hello; do sleep 0.2; done; echo $RANK of $WORLD_SIZE"
@@ -85,7 +87,7 @@ def test_an_api_server_that_was_killed_comes_back_on_its_port_with_its_objects(s
 def test_a_paused_etcd_stops_writes_until_it_goes_on(simulated: Cluster) -> None:
     simulated.control_plane.etcd.pause()
     try:
-        with pytest.raises(Refused, match=r"request timed out|etcdserver|context deadline"):
+        with pytest.raises(Refused, match="504: Timeout"):
             simulated.api.request("POST", f"{PODS}?timeout=2s", pod("late", "true", on=ON_KWOK))
     finally:
         simulated.control_plane.etcd.resume()
@@ -172,7 +174,7 @@ def test_a_killed_kubelet_leaves_its_pods_running_and_takes_them_up_again(real: 
 
 def test_nothing_is_left_when_whoever_started_a_cluster_is_killed(tmp_path: Path) -> None:
     keep = [sys.executable, "-m", "tests.cluster", "keep", "--folder", str(tmp_path), "--kubelets", "1"]
-    keeper = subprocess.Popen(keep, start_new_session=True)
+    keeper = subprocess.Popen(keep, cwd=ROOT, start_new_session=True)
     end = time.monotonic() + 60
     while not (tmp_path / "ready").exists():
         assert keeper.poll() is None
