@@ -4,13 +4,12 @@
     10.N.0.1I     node I (1 to 3), in a network namespace of its own
     10.N.I.0/24   the pods of node I
 
-N is claimed with a lock, so several clusters fit on a machine, and whatever a killed one left under its N is removed
-by the next that claims it.
+N is claimed with a lock, so several clusters fit on a machine, and what a killed one left, a bridge and empty cgroups,
+is removed by the next that starts.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -22,7 +21,7 @@ from .processes import GLANCE_S, PATIENCE_S, Failed, run
 
 LOCKS = Path("/run/lock")
 CGROUPS = Path("/sys/fs/cgroup")
-CANDIDATES = range(201, 250)
+CANDIDATES = range(201, 211)
 
 
 class Network:
@@ -30,24 +29,17 @@ class Network:
 
     def __init__(self) -> None:
         self._lock, self.number = _claim()
-        self.bridge = f"swell{self.number}"
+        self.bridge = _bridge(self.number)
         self.gateway = f"10.{self.number}.0.1"
 
     def start(self) -> None:
-        self.remove_leftovers()
         run("ip", "link", "add", self.bridge, "type", "bridge")
         run("ip", "addr", "add", f"{self.gateway}/24", "dev", self.bridge)
         run("ip", "link", "set", self.bridge, "up")
 
     def stop(self) -> None:
-        self.remove_leftovers()
+        _remove(self.bridge)
         self._lock.close()
-
-    def remove_leftovers(self) -> None:
-        if Path(f"/sys/class/net/{self.bridge}").exists():
-            run("ip", "link", "delete", self.bridge)
-        for folder in CGROUPS.glob(f"*/{self.bridge}-*"):
-            _remove_cgroup(folder)
 
     def node_address(self, node: int) -> str:
         return f"10.{self.number}.0.{10 + node}"
@@ -81,20 +73,48 @@ class Network:
 
 
 def _claim() -> tuple[IO[str], int]:
-    """The first number that no cluster has and no address of this machine uses."""
-    taken = {route["dst"] for route in json.loads(run("ip", "-json", "route")) if not route["dev"].startswith("swell")}
-    LOCKS.mkdir(parents=True, exist_ok=True)
+    """The first number that no cluster has and no address of this machine uses; what dead clusters left is removed."""
+    routes = [route["dst"] for route in json.loads(run("ip", "-json", "route")) if not _is_ours(route["dev"])]
+    claimed: list[tuple[IO[str], int]] = []
     for number in CANDIDATES:
-        if any(destination.startswith(f"10.{number}.") for destination in taken):
+        if (lock := _lock(number)) is None:
             continue
-        file = (LOCKS / f"swell-cluster-{number}").open("w")
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file, number
+        _remove(_bridge(number))
+        if claimed or any(destination.startswith(f"10.{number}.") for destination in routes):
+            lock.close()
+        else:
+            claimed.append((lock, number))
+    if not claimed:
+        networks = f"10.{CANDIDATES[0]} to 10.{CANDIDATES[-1]}"
+        raise Failed(f"every network from {networks} is taken; end clusters that are not needed")
+    return claimed[0]
+
+
+def _lock(number: int) -> IO[str] | None:
+    """Held while a cluster has the number; the kernel lets go of it when whoever holds it dies."""
+    LOCKS.mkdir(parents=True, exist_ok=True)
+    file = (LOCKS / f"swell-cluster-{number}").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         file.close()
-    raise Failed(
-        f"every network from 10.{CANDIDATES[0]} to 10.{CANDIDATES[-1]} is taken; end clusters that are not needed"
-    )
+        return None
+    return file
+
+
+def _bridge(number: int) -> str:
+    return f"swell{number}"
+
+
+def _is_ours(device: str) -> bool:
+    return device in {_bridge(number) for number in CANDIDATES}
+
+
+def _remove(bridge: str) -> None:
+    if Path(f"/sys/class/net/{bridge}").exists():
+        run("ip", "link", "delete", bridge)
+    for folder in CGROUPS.glob(f"*/{bridge}-*"):
+        _remove_cgroup(folder)
 
 
 def _remove_cgroup(folder: Path) -> None:
