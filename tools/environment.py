@@ -37,6 +37,10 @@ SYSTEM_PACKAGES = {
     "/usr/libexec/podman/catatonit": ("catatonit", "the container tests"),
     "/usr/lib/podman/netavark": ("netavark", "the container tests"),
     "iptables": ("iptables", "the container tests"),
+    "containerd": ("containerd", "the test cluster's real nodes"),
+    "/usr/lib/cni/bridge": ("containernetworking-plugins", "the test cluster's real nodes"),
+    "ip": ("iproute2", "the test cluster's real nodes"),
+    "openssl": ("openssl", "the test cluster's certificates"),
     "/usr/lib/python3/dist-packages/torch": ("python3-torch", "the PyTorch tests"),
 }
 
