@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench soak lock environment system
+.PHONY: demo test check bench soak lock environment system cluster cluster-down test-cluster
 .DEFAULT_GOAL := demo
 
 environment:
@@ -22,7 +22,19 @@ check: environment
 	@$(BIN)/pytest -q -m "not slow"
 
 test: check system
-	@$(BIN)/pytest -q -m slow
+	@$(BIN)/pytest -q -m "slow and not cluster"
+
+# A Kubernetes cluster to try things on. CLUSTER="--kubelets 2 --gpus 4 --operators training" asks for real nodes.
+CLUSTER ?= --kwok 10
+cluster: system
+	@$(BIN)/python -m tests.cluster up $(CLUSTER)
+
+cluster-down:
+	@$(BIN)/python -m tests.cluster down
+
+test-cluster: system
+	@$(BIN)/python -m tests.cluster build
+	@$(BIN)/pytest -q -m cluster
 
 soak: system
 	@$(BIN)/python tools/soak.py

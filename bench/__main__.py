@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import swell
-from bench import feel, metrics, resize, sdk, tasks
+from bench import binds, feel, metrics, resize, sdk, tasks
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.interrupts import interrupt_on_all
@@ -26,6 +26,7 @@ BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "sdk": sdk.run,
     "resize": resize.run,
     "metrics": metrics.run,
+    "binds": binds.run,
 }
 
 

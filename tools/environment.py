@@ -29,6 +29,7 @@ SYSTEM_PACKAGES = {
     "/usr/bin/python3": ("python3", "the box tests' users"),
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
+    "openssl": ("openssl", "the TLS tests"),
     "podman": ("podman", "the container tests"),
     "runc": ("runc", "the container tests"),
     "newuidmap": ("uidmap", "the tests of users' containers"),
@@ -36,6 +37,10 @@ SYSTEM_PACKAGES = {
     "/usr/libexec/podman/catatonit": ("catatonit", "the container tests"),
     "/usr/lib/podman/netavark": ("netavark", "the container tests"),
     "iptables": ("iptables", "the container tests"),
+    "containerd": ("containerd", "the test cluster's real nodes"),
+    "/usr/lib/cni/bridge": ("containernetworking-plugins", "the test cluster's real nodes"),
+    "ip": ("iproute2", "the test cluster's real nodes"),
+    "openssl": ("openssl", "the test cluster's certificates"),
     "/usr/lib/python3/dist-packages/torch": ("python3-torch", "the PyTorch tests"),
 }
 

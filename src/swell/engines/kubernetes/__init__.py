@@ -1,0 +1,18 @@
+"""Kubernetes as the engine: its API as plain documents, and a picture of the cluster that stays true.
+
+    access, credentials            where the API server is, and who we are
+    connection, pool, exchange     HTTP/1.1 on kept-alive connections; what is asked again
+    resources, failures            what is asked for, and what a refusal means
+    port                           the verbs
+    mirror, reflector              a copy of one resource that follows the cluster
+
+Public: `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`. What pods mean to Swell does not
+belong into these files.
+"""
+
+from swell.engines.kubernetes.access import Access, find_access
+from swell.engines.kubernetes.port import PatchKind, Port, Selection
+from swell.engines.kubernetes.reflector import Reflector
+from swell.engines.kubernetes.resources import Resource
+
+__all__ = ["Access", "PatchKind", "Port", "Reflector", "Resource", "Selection", "find_access"]

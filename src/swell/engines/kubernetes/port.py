@@ -1,0 +1,299 @@
+"""What can we ask of Kubernetes?
+
+Any kind, as plain documents. Synchronous, safe for several threads, up to 64 requests at once; every failure is one of
+`failures.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from swell.engines.kubernetes.access import Access
+from swell.engines.kubernetes.connection import NEVER, Abort
+from swell.engines.kubernetes.exchange import ANSWER_S, Exchange, Stream
+from swell.engines.kubernetes.failures import Ask, Expired
+from swell.engines.kubernetes.pool import CONNECTIONS_MAX
+from swell.engines.kubernetes.resources import (
+    ACCESS_REVIEWS,
+    PODS,
+    TOKEN_REVIEWS,
+    Resource,
+    group_path,
+    not_served,
+    parse_resources,
+)
+from swell.errors import NotFound, SwellError
+
+T = TypeVar("T")
+Document = dict[str, Any]
+
+PAGE = 500  # what client-go asks for at once: some megabytes of pods
+LISTS_MAX = 3  # a list that expires between its pages three times is too large for the API server's memory
+LOG_SILENCE_S = 600.0  # a program may say nothing for long; whoever follows asks again from where it was
+
+
+class PatchKind(Enum):
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"  #: not for custom resources
+    APPLY = "application/apply-patch+yaml"  #: server-side apply; JSON is YAML
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource."""
+
+    resource: Resource
+    namespace: str | None = None  #: None: all of them
+    labels: str | None = None  #: a label selector; None: any
+    fields: str | None = None  #: a field selector; None: any
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    items: tuple[Document, ...]
+    resource_version: str  #: the same for all pages of one list
+    continues: str | None  #: what gets the next page; None: this was the last
+
+
+class Port:
+    """One API server."""
+
+    def __init__(self, access: Access, *, agent: str = "swell", answer_s: float = ANSWER_S) -> None:
+        self.access = access
+        self._exchange = Exchange(access, agent=agent, answer_s=answer_s)
+        self._threads = ThreadPoolExecutor(CONNECTIONS_MAX, thread_name_prefix="kubernetes")
+        self._served: dict[str, dict[str, Resource]] = {}
+
+    def close(self) -> None:
+        """Whoever waits for an answer is told at once that there is none; streams are ended by who reads them."""
+        self._exchange.close()
+        self._threads.shutdown()
+
+    # -- read ------------------------------------------------------------------------------------------------------
+
+    def resource(self, api_version: str, kind: str) -> Resource:
+        """Asked once for each group; what is missing is asked for again each time, because it may get installed."""
+        served = self._served.get(api_version, {})
+        if kind not in served:
+            served = self._served[api_version] = self._discover(api_version, kind)
+        if kind not in served:
+            raise not_served(api_version, kind)
+        return served[kind]
+
+    def _discover(self, api_version: str, kind: str) -> dict[str, Resource]:
+        ask = Ask("GET", "get", Resource("", "", f"the resources of {api_version}", ""))
+        try:
+            return parse_resources(self._exchange.document(ask, group_path(api_version)))
+        except NotFound as error:
+            raise not_served(api_version, kind) from error
+
+    def get(
+        self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
+    ) -> Document:
+        ask = Ask("GET", "get", resource, namespace, name, subresource)
+        return self._exchange.document(ask, resource.path(namespace, name, subresource))
+
+    def list(self, selection: Selection) -> Page:
+        """All of it, as it is now, as one page."""
+        for tries in itertools.count(1):
+            try:
+                pages = list(self.pages(selection))
+                break
+            except Expired:
+                if tries == LISTS_MAX:
+                    raise
+        return Page(tuple(item for page in pages for item in page.items), pages[0].resource_version, None)
+
+    def pages(
+        self, selection: Selection, *, limit: int = PAGE, version: str | None = None, abort: Abort = NEVER
+    ) -> Iterator[Page]:
+        """Page by page, all of one moment; raises `Expired` where that moment has become too old.
+
+        Without a version it is the newest state; "0" is any that the API server has at hand, perhaps an old one.
+        """
+        ask = Ask("GET", "list", selection.resource, selection.namespace)
+        query: Document = {"limit": limit, "labelSelector": selection.labels, "fieldSelector": selection.fields}
+        first: Document = {"resourceVersion": version}
+        while True:
+            path = selection.resource.path(selection.namespace)
+            page = _page(self._exchange.document(ask, path, {**query, **first}, abort=abort), selection.resource)
+            yield page
+            if page.continues is None:
+                return
+            first = {"continue": page.continues}  # which says the version itself
+
+    def watch(
+        self, selection: Selection, version: str, *, timeout_s: int, silence_s: float, abort: Abort = NEVER
+    ) -> Stream:
+        """What happened after that version, one JSON document per line."""
+        ask = Ask("GET", "watch", selection.resource, selection.namespace)
+        query: Document = {
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "resourceVersion": version,
+            "timeoutSeconds": timeout_s,
+            "labelSelector": selection.labels,
+            "fieldSelector": selection.fields,
+        }
+        path = selection.resource.path(selection.namespace)
+        return self._exchange.stream(ask, path, query, silence_s=silence_s, abort=abort)
+
+    def log(
+        self,
+        pod: str,
+        namespace: str,
+        container: str | None = None,
+        *,
+        follow: bool = False,
+        since: str | None = None,
+        has_timestamps: bool = False,
+        is_previous: bool = False,
+        abort: Abort = NEVER,
+    ) -> Stream:
+        """Its bytes as they come. `since` is a moment as Kubernetes writes it, exact to the second."""
+        ask = Ask("GET", "get", PODS, namespace, pod, "log")
+        query: Document = {
+            "container": container,
+            "follow": follow or None,
+            "sinceTime": since,
+            "timestamps": has_timestamps or None,
+            "previous": is_previous or None,
+        }
+        path = PODS.path(namespace, pod, "log")
+        return self._exchange.stream(ask, path, query, silence_s=LOG_SILENCE_S, abort=abort)
+
+    # -- write -----------------------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        resource: Resource,
+        body: Document,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+    ) -> Document:
+        """A name only together with a subresource: an object carries its own."""
+        shown = name or body.get("metadata", {}).get("name")
+        ask = Ask("POST", "create", resource, namespace, shown, subresource)
+        return self._exchange.document(ask, resource.path(namespace, name, subresource), body=body)
+
+    def replace(
+        self,
+        resource: Resource,
+        body: Document,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> Document:
+        """Raises `Conflict` where the body's resourceVersion is not the newest."""
+        name = body["metadata"]["name"]
+        ask = Ask("PUT", "update", resource, namespace, name, subresource)
+        return self._exchange.document(ask, resource.path(namespace, name, subresource), body=body)
+
+    def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: object,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        *,
+        kind: PatchKind = PatchKind.MERGE,
+        manager: str | None = None,
+        force: bool = False,
+    ) -> Document:
+        """`manager` and `force` are of server-side apply: who owns the fields, and whether others lose theirs."""
+        ask = Ask("PATCH", "patch", resource, namespace, name, subresource)
+        query: Document = {"fieldManager": manager, "force": force or None}
+        path = resource.path(namespace, name, subresource)
+        return self._exchange.document(ask, path, query, body, content_type=kind.value)
+
+    def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        propagation: str | None = None,
+        grace_s: int | None = None,
+        uid: str | None = None,
+        version: str | None = None,
+    ) -> Document:
+        """Propagation: Foreground, Background or Orphan. With uid or version `Conflict` where it is another by now."""
+        expected = _given({"uid": uid, "resourceVersion": version})
+        options = {
+            "propagationPolicy": propagation,
+            "gracePeriodSeconds": grace_s,
+            "preconditions": expected or None,
+        }
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", **_given(options)}
+        ask = Ask("DELETE", "delete", resource, namespace, name)
+        return self._exchange.document(ask, resource.path(namespace, name), body=body)
+
+    def bind(self, pod: str, namespace: str, uid: str, node: str) -> None:
+        """`Conflict` where it is bound already, or another of that name by now."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod, "namespace": namespace, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self.create(PODS, body, namespace, pod, "binding")
+
+    # -- who may what ----------------------------------------------------------------------------------------------
+
+    def review_token(self, token: str, audiences: Sequence[str] = ()) -> Document:
+        """The review's status: `authenticated`, and `user` with name and groups where it is."""
+        spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+        body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": spec}
+        status: Document = self.create(TOKEN_REVIEWS, body)["status"]
+        return status
+
+    def may(self, verb: str, resource: Resource, namespace: str | None = None, subresource: str | None = None) -> bool:
+        """Do our roles allow this? Nothing is tried."""
+        attributes = {
+            "verb": verb,
+            "group": resource.group,
+            "resource": resource.plural,
+            "namespace": namespace,
+            "subresource": subresource,
+        }
+        spec = {"resourceAttributes": _given(attributes)}
+        body = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
+        return bool(self.create(ACCESS_REVIEWS, body)["status"]["allowed"])
+
+    # -- many at once ----------------------------------------------------------------------------------------------
+
+    def gather(self, calls: Sequence[Callable[[], T]]) -> tuple[T | SwellError, ...]:
+        """What each returned or which of our errors it raised, in order. Must not be called from within a call."""
+        results: list[T | SwellError | None] = [None] * len(calls)
+        numbers = iter(range(len(calls)))  # shared: `next` of a range's iterator is atomic
+
+        def work() -> None:
+            for number in numbers:
+                try:
+                    results[number] = calls[number]()
+                except SwellError as error:
+                    results[number] = error
+
+        # One job per thread, not per call: a future costs half as much as the request itself.
+        for done in [self._threads.submit(work) for _ in range(min(len(calls), CONNECTIONS_MAX))]:
+            done.result()
+        return tuple(results)  # type: ignore[arg-type]  # each has its result by now
+
+
+def _page(document: Document, resource: Resource) -> Page:
+    """Items of a list carry neither kind nor version of their own; outside of it they need both."""
+    named = {"apiVersion": resource.api_version, "kind": resource.kind}
+    metadata = document["metadata"]
+    items = tuple({**named, **item} for item in document.get("items") or ())
+    return Page(items, metadata["resourceVersion"], metadata.get("continue") or None)
+
+
+def _given(fields: Document) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}
