@@ -29,7 +29,6 @@ SYSTEM_PACKAGES = {
     "/usr/bin/python3": ("python3", "the box tests' users"),
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
-    "openssl": ("openssl", "the TLS tests"),
     "podman": ("podman", "the container tests"),
     "runc": ("runc", "the container tests"),
     "newuidmap": ("uidmap", "the tests of users' containers"),
