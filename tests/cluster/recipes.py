@@ -194,7 +194,7 @@ RECIPES = (
         "0.34.7",
         "sigs.k8s.io/scheduler-plugins",
         (("coscheduling", "sigs.k8s.io/scheduler-plugins/cmd/scheduler"),),
-        minutes=5,
+        minutes=8,
         disk_gib=1,
         kept=("manifests/coscheduling/crd.yaml",),
         has_staging=True,
@@ -202,7 +202,7 @@ RECIPES = (
     Recipe(
         "coredns", "1.12.0", "github.com/coredns/coredns", (("coredns", "."),), minutes=4, disk_gib=1, main=COREDNS_MAIN
     ),
-    Recipe("helm", "3.19.0", "helm.sh/helm/v3", (("helm", "helm.sh/helm/v3/cmd/helm"),), minutes=4, disk_gib=1),
+    Recipe("helm", "3.19.0", "helm.sh/helm/v3", (("helm", "helm.sh/helm/v3/cmd/helm"),), minutes=3, disk_gib=1),
     Recipe(
         "kubeconform",
         "0.7.0",
