@@ -80,6 +80,7 @@ def test_a_job_keeps_the_contract_in_every_state_it_goes_through(server):
     """A queued, a running, a stopping, a cancelled, a succeeded, a failed and an impossible one, listed together."""
     hold = server.start("--name", "holds", "--gpus", "4", "--", "sh", "-c", "trap '' TERM; echo up; sleep 600 & wait")
     server.until_output(hold, b"up")
+    server.until(hold, "running")
     waits = server.start("--name", "waits", "--gpus", "1..4", "--priority", "5", "--", "true")
     never = server.start("--name", "never", "--gpus", "64", "--", "true")
     server.until_true(waits, lambda job: job["reason"]["code"] == "WaitingForRoom")
