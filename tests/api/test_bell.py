@@ -70,6 +70,7 @@ def test_a_ring_after_the_loop_has_ended_disturbs_nobody():
     asyncio.run(bell.wait(LONG_S))
     bell.ring()
     bell.close()
+    assert bell.is_closed
 
 
 def test_no_ring_between_looking_and_waiting_is_ever_missed():

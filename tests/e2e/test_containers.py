@@ -73,12 +73,12 @@ def test_no_value_of_a_variable_stands_in_a_command_line(box: Server, gate: Gate
 def test_it_runs_in_the_jobs_folder_and_sees_what_is_mounted(box: Server, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/in").write_text("given\n")
-    (tmp_path / "work").mkdir()
+    (tmp_path / "own").mkdir()
     mounts = ("--mount", f"{tmp_path}/data:/data:ro", "--mount", f"{tmp_path}:/all")
-    script = "pwd; cat /data/in; echo made > here; cat /all/work/here; touch /data/no || exit 7; id -u"
-    done = box.swell("run", "--workdir", str(tmp_path / "work"), *mounts, *shell(script))
-    assert (done.code, done.stdout.splitlines()[:3]) == (7, [str(tmp_path / "work"), "given", "made"])
-    made = (tmp_path / "work/here").stat()
+    script = "pwd; cat /data/in; echo made > here; cat /all/own/here; touch /data/no || exit 7; id -u"
+    done = box.swell("run", "--workdir", str(tmp_path / "own"), *mounts, *shell(script))
+    assert (done.code, done.stdout.splitlines()[:3]) == (7, [str(tmp_path / "own"), "given", "made"])
+    made = (tmp_path / "own/here").stat()
     assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (os.getuid(), os.getgid(), 0o644)
 
 
