@@ -58,7 +58,7 @@ def test_detach_lets_the_job_go_on_and_says_how_to_see_it_again(server, gate):
         child.expect(pexpect.EOF)
         child.wait()
         assert child.exitstatus == 0
-    assert server.client().job(job).state == "running"
+    server.until(job, "running")
     gate.open()
     assert server.until(job, "succeeded")["exit_code"] == 0
 
@@ -104,7 +104,7 @@ def test_an_answer_nobody_understands_is_asked_again_and_a_second_ctrl_c_detache
         child.expect(pexpect.EOF)
         child.wait()
         assert child.exitstatus == 0
-    assert server.client().job(job).state == "running"
+    server.until(job, "running")
     server.swell("cancel", str(job), "--wait")
 
 
