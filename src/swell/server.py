@@ -79,18 +79,10 @@ def serve(state: StateFolder, *, port: int) -> None:
     """Until SIGTERM, SIGINT or a request to stop."""
     _refuse_mixing(state)
     state.prepare()
-    lock = state.lock("server")
-    if lock is None:
-        raise AlreadyServed(
-            f"a server for {state} runs already (process {state.lock_holder('server')}); "
-            "use it, stop it with `swell down`, or choose another folder with --state"
-        )
+    _take_over(state)
     config = read_config(state.config)
-    listener = _listen(state, port)
-    listeners = [listener, _listen_for_containers(state)]
-    if state.socket is not None:
-        listeners.append(listen_on(state.socket))
-    address = f"{LOOPBACK}:{listener.getsockname()[1]}"
+    listeners = _listeners(state, port)
+    address = f"{LOOPBACK}:{listeners[0].getsockname()[1]}"
     clock = SystemClock()
     store = open_store(state.database, clock.now)
     engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
@@ -151,6 +143,15 @@ def serve(state: StateFolder, *, port: int) -> None:
         log.info("stopped")
 
 
+def _take_over(state: StateFolder) -> None:
+    """The folder is ours until this process ends."""
+    if state.lock("server") is None:
+        raise AlreadyServed(
+            f"a server for {state} runs already (process {state.lock_holder('server')}); "
+            "use it, stop it with `swell down`, or choose another folder with --state"
+        )
+
+
 def _refuse_mixing(state: StateFolder) -> None:
     """What a private server would run as itself, a box server must run as somebody else, and the other way round."""
     if state.socket is None:
@@ -198,6 +199,12 @@ class _Http(uvicorn.Server):
 
 def _about(address: str, store: str) -> dict[str, Any]:
     return {"url": f"http://{address}", "pid": os.getpid(), "store": store, "version": __version__}
+
+
+def _listeners(state: StateFolder, port: int) -> list[socket.socket]:
+    """Loopback first; then the sockets for containers and, on a box, for everybody."""
+    for_everybody = [] if state.socket is None else [listen_on(state.socket)]
+    return [_listen(state, port), _listen_for_containers(state), *for_everybody]
 
 
 def _listen(state: StateFolder, port: int) -> socket.socket:
