@@ -163,9 +163,12 @@ class _NumberLoader(_Loader):
         if HEX.fullmatch(text):
             return int(text, 16)
         number = float(text) if FLOAT.fullmatch(text) else math.inf
-        return number if math.isfinite(number) else text
+        if not math.isfinite(number):
+            return text
+        return int(number) if number.is_integer() and abs(number) <= EXACT_MAX else number
 
 
+EXACT_MAX = 2**53  # beyond it a float is no whole number's exact value
 INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
 OCTAL = re.compile(r"[-+]?0o?[0-7]{1,20}")
 HEX = re.compile(r"[-+]?0x[0-9a-fA-F]{1,16}")
