@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,15 @@ from swell import __version__
 from swell.api import Measured, Services, create_app
 from swell.api.box import Box
 from swell.api.connections import ACCEPTED_AT_ONCE, WAITING_MAX, Connection
-from swell.config import read_config
+from swell.api.doors.manage import open_standing
+from swell.config import Config, read_config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.erase import CheckpointFolders
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, Denied, SwellError
+from swell.listening import Listening, listen, read_listening
 from swell.metrics import Metrics
 from swell.model.container import SOCKET_NAME
 from swell.notify import Notifiers
@@ -56,16 +59,46 @@ class AlreadyServed(Conflict):
     """Somebody else holds the folder's lock."""
 
 
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was said on the command line; it goes before what config.json says."""
+
+    port: int  #: on loopback; 0: the last one
+    listen: str | None
+    advertise: str | None
+    allowed_hosts: tuple[str, ...]
+    config: Path | None  #: None: the one in the state folder
+    token_file: Path | None  #: None: a token of our own making
+
+    def listening(self, config: Config) -> Listening | None:
+        if self.listen is None:
+            return read_listening(config.listen, config.advertise, config.allowed_hosts)
+        return read_listening(self.listen, self.advertise, self.allowed_hosts)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="swell server")
     parser.add_argument("--state", required=True)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--socket", type=Path, help="serve everybody on this machine, as root, here")
+    parser.add_argument("--listen", metavar="ADDRESS:PORT", help="beside loopback, with a token as everywhere")
+    parser.add_argument("--advertise", metavar="URL", help="what jobs are told instead of that address")
+    parser.add_argument("--allowed-host", action="append", default=[], metavar="NAME", help="a further name of ours")
+    parser.add_argument("--config", type=Path, help="settings, instead of config.json in the state folder")
+    parser.add_argument("--token-file", type=Path, help="holds the administrator's token, instead of a random one")
     options = parser.parse_args()
+    flags = Flags(
+        options.port,
+        options.listen,
+        options.advertise,
+        tuple(options.allowed_host),
+        options.config,
+        options.token_file,
+    )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
     try:
-        serve(StateFolder(Path(options.state).absolute(), options.socket), port=options.port)
+        serve(StateFolder(Path(options.state).absolute(), options.socket), flags)
     except AlreadyServed as error:
         print(f"swell: {error}", file=sys.stderr)
         return EXIT_ALREADY_SERVED
@@ -75,14 +108,18 @@ def main() -> int:
     return 0
 
 
-def serve(state: StateFolder, *, port: int) -> None:
+def serve(state: StateFolder, flags: Flags) -> None:
     """Until SIGTERM, SIGINT or a request to stop."""
     _refuse_mixing(state)
     state.prepare()
     _take_over(state)
-    config = read_config(state.config)
-    listeners = _listeners(state, port)
+    config = read_config(flags.config or state.config)
+    beyond = flags.listening(config)
+    if flags.token_file is not None:
+        state.keep_secret(state.token, flags.token_file)
+    listeners = _listeners(state, flags.port, beyond)
     address = f"{LOOPBACK}:{listeners[0].getsockname()[1]}"
+    url = f"http://{address}" if beyond is None else beyond.url
     clock = SystemClock()
     store = open_store(state.database, clock.now)
     engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
@@ -96,7 +133,7 @@ def serve(state: StateFolder, *, port: int) -> None:
         engine,
         clock,
         keep_s=config.keep_s,
-        reporting=Reporting(f"http://{address}", job_secret, str(state.checkpoints)),
+        reporting=Reporting(url, job_secret, str(state.checkpoints)),
         notify=notifier.tell,
         erase_checkpoints=CheckpointFolders(state.checkpoints).erase,
         watch=metrics.cycled,
@@ -112,7 +149,8 @@ def serve(state: StateFolder, *, port: int) -> None:
         worker_token=state.secret(state.worker_token),
         job_secret=job_secret,
         checkpoints=controller.checkpoint_folder,
-        hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}),
+        url=url,
+        hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}) | (beyond.hosts if beyond else frozenset()),
         server_id=secrets.token_hex(8),
         stop=lambda: http.handle_exit(signal.SIGTERM, None),
         metrics=metrics,
@@ -132,6 +170,7 @@ def serve(state: StateFolder, *, port: int) -> None:
     supervisor.start()
     FolderWatch(state, services.stop).start()
     try:
+        open_standing(services)
         http.run(sockets=listeners)
     finally:
         services.doorkeeper.close_all()
@@ -201,10 +240,11 @@ def _about(address: str, store: str) -> dict[str, Any]:
     return {"url": f"http://{address}", "pid": os.getpid(), "store": store, "version": __version__}
 
 
-def _listeners(state: StateFolder, port: int) -> list[socket.socket]:
-    """Loopback first; then the sockets for containers and, on a box, for everybody."""
+def _listeners(state: StateFolder, port: int, beyond: Listening | None) -> list[socket.socket]:
+    """Loopback first; then the sockets for containers and, on a box, for everybody; then whatever was asked for."""
     for_everybody = [] if state.socket is None else [listen_on(state.socket)]
-    return [_listen(state, port), _listen_for_containers(state), *for_everybody]
+    for_others = [] if beyond is None else [beyond.open()]
+    return [_listen(state, port), _listen_for_containers(state), *for_everybody, *for_others]
 
 
 def _listen(state: StateFolder, port: int) -> socket.socket:
@@ -214,17 +254,12 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
     last = int(text) if text.isdigit() else 0  # a power cut may leave it empty
     safe = () if state.socket is None else BOX_PORTS
     for candidate in [port] if port else [last, *safe, 0]:
-        # Named as TCP, or asyncio does not switch off Nagle's algorithm and every answer waits 40 ms for an ACK.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((LOOPBACK, candidate))
-        except OSError as error:
-            listener.close()
+            listener = listen(LOOPBACK, candidate, todo="choose another with --port")
+        except Conflict:
             if candidate == port and port:
-                raise Conflict(f"port {port} cannot be used: {error.strerror}; choose another with --port") from error
+                raise
             continue
-        listener.listen(1024)
         path.write_text(str(listener.getsockname()[1]))
         return listener
     raise Conflict("no port is free on loopback; end something that listens there")

@@ -36,16 +36,22 @@ def declared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-d", "--detach", is_flag=True, help="Return when the server answers.")
 @declared_options
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the last one]")
+@click.option("--listen", metavar="ADDRESS:PORT|none", help="Listen there, too; whoever asks needs your token.")
+@click.option("--advertise", metavar="URL", help="How jobs elsewhere reach it.  [default: http://ADDRESS:PORT]")
+@click.option("--allowed-host", metavar="NAME", multiple=True, help="A further name it is called by; repeatable.")
 @state_option
 def command(
     detach: bool,
     port: int,
+    listen: str | None,
+    advertise: str | None,
+    allowed_host: tuple[str, ...],
     state: str | None,
     **declared: str | None,
 ) -> int:
     """Start the server and its worker on this machine, private to you.
 
-    What you say of GPUs, CPUs, containers and --keep is remembered in the state folder for the next start.
+    What you say of GPUs, CPUs, containers, --listen and --keep is remembered in the state folder for the next start.
     """
     from swell.cli.printing import say
     from swell.client.connection import no_server
@@ -65,7 +71,7 @@ def command(
             f"a server for {folder} runs already (process {pid}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
-    changed = settings(**declared)
+    changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
     folder.prepare()
     if changed:
         remember(folder, changed)
@@ -114,6 +120,17 @@ def settings(
     if keep is not None:
         settings["keep_s"] = None if keep == "forever" else _read(parse_duration, keep, "--keep")
     return settings | _container_settings(container_command, container_options)
+
+
+def _listening_settings(listen: str | None, advertise: str | None, allowed: tuple[str, ...]) -> dict[str, object]:
+    """Said together, remembered together; 'none' takes all of it back."""
+    from swell.listening import read_listening
+
+    if listen == "none":
+        return {"listen": None, "advertise": None, "allowed_hosts": []}
+    if read_listening(listen, advertise, allowed) is None:
+        return {}
+    return {"listen": listen, "advertise": advertise, "allowed_hosts": list(allowed)}
 
 
 def _container_settings(command: str | None, options: str | None) -> dict[str, object]:

@@ -5,6 +5,7 @@
     resources, failures            what is asked for, and what a refusal means
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
+    reviewer                       whose a token is, and what they may create
 
 Public: `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`. What pods mean to Swell does not
 belong into these files.
