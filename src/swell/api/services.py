@@ -13,6 +13,7 @@ from swell.api.doors.keeper import Doorkeeper
 from swell.api.members import Members
 from swell.config import Config
 from swell.controller import Controller
+from swell.engines.kubernetes import KubernetesEngine
 from swell.engines.workers import WorkersEngine
 from swell.metrics import Metrics
 from swell.store import JobRecord, Store
@@ -24,7 +25,7 @@ class Services:
 
     store: Store
     controller: Controller
-    engine: WorkersEngine
+    engine: WorkersEngine | KubernetesEngine
     owner: str  #: who this server belongs to
     token: str
     worker_token: str
@@ -44,6 +45,16 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     doorkeeper: Doorkeeper = field(default_factory=Doorkeeper)
     now: Callable[[], float] = time.time
+
+    @property
+    def workers(self) -> WorkersEngine | None:
+        """None: tasks are run by Kubernetes."""
+        return self.engine if isinstance(self.engine, WorkersEngine) else None
+
+    @property
+    def cluster(self) -> KubernetesEngine | None:
+        """None: tasks are run by workers of ours."""
+        return self.engine if isinstance(self.engine, KubernetesEngine) else None
 
     @property
     def is_shared(self) -> bool:

@@ -36,6 +36,7 @@ CALLS_MAX = 512  # in one go: a second or so, then what has changed meanwhile is
 GIVE_UP_S = 30.0  # a gang is not partly bound for longer than this
 PODS_S = 60.0  # within this an object's controller has made its pods, or something is wrong
 PAUSE_S_MAX = 5.0
+SILENCE_S = 60.0  # a node that is not ready for longer is out of reach
 TIMER_S = 1.0
 
 
@@ -185,12 +186,7 @@ class KubernetesEngine:
         runs: list[RunSeen] = []
         for life in sorted(lives, key=lambda one: one.wanted.attempt):
             self._report(life, seen_nodes, tasks, runs)
-        now = self._now()
-        silent = {
-            name: max(0.0, now - node.not_ready_since)
-            for name, node in seen_nodes.items()
-            if node.not_ready_since is not None
-        }
+        silent = {name: seconds for name, seconds in self.silences().items() if seconds > SILENCE_S}
         return Observation(nodes, tuple(tasks), tuple(runs), silent)
 
     def _report(self, life: Life, nodes: dict[NodeId, NodeSeen], tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
@@ -207,6 +203,24 @@ class KubernetesEngine:
         if life.run is None or _differs(life.run, found):
             life.run = found
             runs += [_run_seen(life.wanted, found, node) for node in wanted.nodes]
+
+    def silences(self) -> dict[NodeId, float]:
+        """How long each node has not been ready."""
+        now = self._now()
+        ages = {name: node.not_ready_since for name, node in self.cluster.nodes().items()}
+        return {name: 0.0 if since is None else max(0.0, now - since) for name, since in ages.items()}
+
+    def gpu_utilizations(self) -> dict[NodeId, float]:
+        """The cluster's own monitoring has them."""
+        return {}
+
+    def pod_of(self, attempt: AttemptId, index: int) -> PodSeen | None:
+        """The one that runs a task now; None: there is none."""
+        with self._lock:
+            life = self._lives.get(attempt)
+        if life is None:
+            return None
+        return self._look(life, self.cluster.nodes()).staying.get(index)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
