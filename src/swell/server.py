@@ -155,6 +155,8 @@ def serve(state: StateFolder, flags: Flags) -> None:
         store=store,
         controller=controller,
         engine=works.engine,
+        try_out=works.try_out,
+        is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
         token=state.secret(state.token),
         worker_token=state.secret(state.worker_token),
@@ -173,6 +175,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         services.workers.on_desired = services.desired.ring
     controller.on_control = services.control.ring
     http = _Http(services)
+    works.adopt(controller)
     works.open(controller.load)
     controller.start()
     state.write_json(state.server_file, _about(address, store.id))

@@ -11,15 +11,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from swell.adopting import Adopter, Jobs
+from swell.clusterobjects import ClusterObjects
 from swell.config import Cluster
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
+from swell.manifests import Manifest, is_in_cluster
 from swell.process import spawn_detached, wait_for_end
 from swell.state import StateFolder
 from swell.store import Store
@@ -33,10 +36,16 @@ class Works(Protocol):
     @property
     def engine(self) -> WorkersEngine | KubernetesEngine: ...
 
+    def adopt(self, jobs: Jobs) -> None:
+        """Who is told of jobs that came another way."""
+
     def open(self, load: Callable[[], int]) -> None:
         """`load` reads the world and tells the engine; its result is the generation to begin with."""
 
     def close(self) -> None: ...
+
+    def try_out(self, manifests: Sequence[Manifest]) -> None:
+        """Raises what whoever runs them would refuse."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -49,12 +58,18 @@ class LocalWorks:
         self.engine = WorkersEngine(state.tasks, wake=wake)
         self._supervisor = WorkerSupervisor(state)
 
+    def adopt(self, jobs: Jobs) -> None:
+        """On a machine of ours nobody leaves jobs lying about."""
+
     def open(self, load: Callable[[], int]) -> None:
         self.engine.open(load())
         self._supervisor.start()
 
     def close(self) -> None:
         self._supervisor.close()
+
+    def try_out(self, manifests: Sequence[Manifest]) -> None:
+        """A machine takes whatever was read."""
 
     @property
     def is_ready(self) -> bool:
@@ -66,16 +81,23 @@ class ClusterWorks:
 
     def __init__(self, state: StateFolder, cluster: Cluster, store: Store, wake: Callable[[], None]) -> None:
         access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)
+        self._store = store
         self._port = Port(access)
         self._logs = LogKeeper(self._port, state.tasks)
+        namespace = cluster.namespace or access.namespace
         self.engine = KubernetesEngine(
             self._port,
-            store.manifest,
+            lambda wanted: self.objects.manifest(wanted),
             self._logs,
             store=store.id,
-            namespace=cluster.namespace or access.namespace,
+            namespace=namespace,
             wake=wake,
         )
+        self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
+
+    def adopt(self, jobs: Jobs) -> None:
+        self._adopter = Adopter(self._port, self.engine.cluster, jobs, self.engine.has_attempt_of)
+        self.engine.on_change = self._adopter.ring
 
     def open(self, load: Callable[[], int]) -> None:
         """What is there is known before anything is wanted of it: what is missing would be made again."""
@@ -83,11 +105,19 @@ class ClusterWorks:
         if trouble is not None:
             raise Unavailable(f"the cluster cannot be followed: {trouble}")
         self.engine.open(load())
+        for record in self._store.active():
+            if record.manifest and is_in_cluster(document := self._store.manifest(record.manifest)):
+                self._adopter.know(record.id, document)
+        self._adopter.start()
 
     def close(self) -> None:
+        self._adopter.close()
         self.engine.close()
         self._logs.close()
         self._port.close()
+
+    def try_out(self, manifests: Sequence[Manifest]) -> None:
+        self.objects.try_out(manifests)
 
     @property
     def is_ready(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from swell.api.bell import Bell
@@ -15,6 +15,7 @@ from swell.config import Config
 from swell.controller import Controller
 from swell.engines.kubernetes import KubernetesEngine
 from swell.engines.workers import WorkersEngine
+from swell.manifests import Manifest
 from swell.metrics import Metrics
 from swell.store import JobRecord, Store
 
@@ -38,6 +39,7 @@ class Services:
     config: Config = field(default_factory=Config)
     box: Box | None = None  #: the users of this machine; None: it is not for them
     members: Members | None = None  #: the users of a cluster; None: it is not for them
+    try_out: Callable[[Sequence[Manifest]], None] = lambda _: None  #: refuses what a cluster would refuse
     is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)

@@ -26,7 +26,12 @@ class Drive:
         self.logs = LogKeeper(self.port, folder)
         self._woken = threading.Event()
         self.engine = KubernetesEngine(
-            self.port, self.manifests.__getitem__, self.logs, store=store, namespace="default", wake=self._woken.set
+            self.port,
+            lambda wanted: self.manifests[wanted.manifest],
+            self.logs,
+            store=store,
+            namespace="default",
+            wake=self._woken.set,
         )
         self.tasks: dict[tuple[AttemptId, int], TaskSeen] = {}
         self.runs: dict[tuple[AttemptId, str], RunSeen] = {}
