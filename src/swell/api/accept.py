@@ -26,6 +26,8 @@ async def accept(
     if services.box is not None and caller.uid is None:
         raise Denied(f"jobs run here as who submits them, and {caller.user!r} is nobody of this machine")
     _refuse_priority(services, caller, specs)
+    if services.members is not None:
+        await services.members.refuse_creation(caller, specs)
     await refuse_without_runtime(services, specs)
     new = [NewJob(spec, caller.user, dict(env), caller.uid) for spec in specs]
     accepted = services.controller.submit(
@@ -41,7 +43,7 @@ async def accept(
 def _refuse_priority(services: Services, caller: Caller, specs: list[JobSpec]) -> None:
     """On a machine of many, nobody gets ahead of the others just by saying so."""
     highest = services.config.limits_of(caller.user).priority
-    if services.box is None or caller.is_admin or highest is None:
+    if not services.is_shared or caller.is_admin or highest is None:
         return
     for spec in specs:
         if spec.priority > highest:
