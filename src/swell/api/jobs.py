@@ -19,7 +19,7 @@ from swell.api.gpus import gpu_documents
 from swell.api.services import Services
 from swell.api.wire import ERRORS, JobOut, JobsOut, Json, Submission
 from swell.errors import Rejected
-from swell.manifests import Context, read_document, read_manifests
+from swell.manifests import Context, read_manifests
 from swell.manifests.fields import system_bytes
 from swell.model.job import JobSpec
 from swell.store import JobRecord
@@ -115,6 +115,4 @@ def _read(body: Submission, find: Callable[[str], int]) -> list[JobSpec]:
     for name, text in body.env.items():
         system_bytes(f"{name}={text}", f"env: the variable {name!r}")
     context = Context(workdir=body.workdir, umask=body.umask, find_job=find)
-    if isinstance(body.manifest, str):
-        return read_manifests(body.manifest, context)
-    return [read_document(body.manifest, context)]
+    return [one.spec for one in read_manifests(body.manifest, context)]
