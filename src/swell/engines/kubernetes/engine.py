@@ -263,7 +263,7 @@ class KubernetesEngine:
     def _held(self) -> dict[NodeId, set[str]]:
         held: dict[NodeId, set[str]] = {}
         for life in self._lives.values():
-            for place in life.wanted.places.values():
+            for place in (*life.wanted.places.values(), *life.wanted.draining.values()):
                 held.setdefault(place.node, set()).update(place.devices)
         return held
 
@@ -480,7 +480,8 @@ def _differs(one: Followed, other: Followed) -> bool:
 
 
 def _run_seen(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
-    mine = {number for number, place in wanted.places.items() if place.node == node}
+    lanes = {**wanted.places, **wanted.draining}
+    mine = {number for number, place in lanes.items() if place.node == node}
     in_use = tuple(number for number in found.in_use if number in mine)
     return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
 

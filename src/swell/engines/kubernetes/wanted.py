@@ -45,13 +45,18 @@ class Wanted:
     is_stopping: bool
     grace_s: float
     has_begun: bool  #: it was seen before, also by a server before this one
+    draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
     @classmethod
     def of(cls, launches: Sequence[Launch]) -> Wanted:
         first = launches[0]
-        places = {
-            lane.number: Place(launch.node, lane.devices, lane.role) for launch in launches for lane in launch.lanes
-        }
+        places, draining = (
+            {lane.number: Place(launch.node, lane.devices, lane.role) for launch, lanes in given for lane in lanes}
+            for given in (
+                [(launch, launch.lanes) for launch in launches],
+                [(launch, launch.draining) for launch in launches],
+            )
+        )
         return cls(
             attempt=first.attempt,
             name=first.name,
@@ -68,12 +73,13 @@ class Wanted:
             is_stopping=first.is_stopping,
             grace_s=first.grace_s,
             has_begun=first.has_begun,
+            draining=draining,
         )
 
     def sizes(self) -> tuple[RoleSize, ...]:
         """Of each role."""
         if self.is_array:
-            place = next(iter(self.places.values()), None)
+            place = next(iter({**self.places, **self.draining}.values()), None)
             gpus = 0 if place is None or self.shares_mib[0] else len(place.devices)
             return (RoleSize(len(IndexSet.parse(self.indices)), gpus, self.shares_mib[0]),)
         return tuple(self._size(role) for role in range(len(self.shares_mib)))
