@@ -240,9 +240,50 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
         ),
         (
             "all are done",
-            ARRAY,
+            replace(ARRAY, indices="0"),
             make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
             Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
+        ),
+        (
+            "all are done, and the pod of one is gone",
+            replace(ARRAY, indices="0-1"),
+            make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
+            Followed(
+                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 1, "n2", 0, NOW, NOW, 0)),
+                is_finished=True,
+            ),
+        ),
+        (
+            "it failed for good while one ran and before the last had begun",
+            replace(ARRAY, indices="0-3"),
+            make_seen(replace(JOB, verdict=FAILED), ended(0), ended(1, 1, node="n1"), running(2)),
+            Followed(
+                (
+                    TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),
+                    TaskSeen(FIRST, 1, "n1", 1, 950.0, 990.0, 1),
+                    replace(never(2, "stopped"), lane=0),
+                    replace(never(3, "stopped"), lane=0, node="n1"),
+                ),
+                in_use=(0,),
+            ),
+        ),
+        (
+            "it failed for good and its pods are gone",
+            replace(ARRAY, indices="0-1"),
+            make_seen(replace(JOB, verdict=FAILED)),
+            Followed(
+                (
+                    TaskSeen(FIRST, 0, "n1", 0, NOW, 995.0, None, "", "it failed"),
+                    replace(never(1, "stopped"), lane=0),
+                ),
+                is_finished=True,
+            ),
+        ),
+        (
+            "somebody has deleted it",
+            ARRAY,
+            make_seen(None),
+            Followed((never(0, "deleted"),), left=10),
         ),
         (
             "it was stopped",
