@@ -8,7 +8,7 @@ half bound     a gang of which some are bound and others not, for longer than it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .history import History, NodeSighting, PodSighting
@@ -29,14 +29,21 @@ class Outage:
 
 
 def judge(
-    history: History, cases: Sequence[Case], outages: Sequence[Outage], ends: Mapping[str, Sequence[str]]
+    history: History,
+    cases: Sequence[Case],
+    outages: Sequence[Outage],
+    ends: Mapping[str, Sequence[str]],
+    taken: Container[str] = (),
 ) -> list[str]:
-    """What went wrong, in words. `ends`: the states of the jobs that Swell has under a case's name."""
+    """What went wrong, in words.
+
+    `ends`: the states of the jobs that Swell has under a case's name. `taken`: cases whose object somebody deleted.
+    """
     pods = [one for one in history.pods if case_of(one.name, cases) is not None]
     problems = [*overcommitted(pods, history.nodes)]
     for case in cases:
         mine = [one for one in pods if case_of(one.name, (case,)) is not None]
-        problems += wrong_ends(case, mine, ends.get(case.name, ()))
+        problems += wrong_ends(case, mine, ends.get(case.name, ()), is_taken=case.name in taken)
         problems += doubled(case, mine)
         problems += half_bound(case, mine, outages) if case.is_gang else ()
     return problems
@@ -46,9 +53,13 @@ def case_of(pod: str, cases: Iterable[Case]) -> Case | None:
     return next((case for case in cases if pod == case.name or pod.startswith(f"{case.name}-")), None)
 
 
-def wrong_ends(case: Case, pods: Sequence[PodSighting], ends: Sequence[str]) -> Iterator[str]:
+def wrong_ends(
+    case: Case, pods: Sequence[PodSighting], ends: Sequence[str], *, is_taken: bool = False
+) -> Iterator[str]:
+    """What is deleted as it begins, Swell may take for not made yet, and make again."""
     expected = expected_end(case, pods)
-    if list(ends) != [expected]:
+    may_be = [[expected], ["cancelled"]] if is_taken else [[expected]]
+    if list(ends) not in may_be:
         yield f"{case} should be {expected} once, but Swell has it as {list(ends)}"
 
 
