@@ -87,6 +87,9 @@ def without_node(arena: Arena, lots: random.Random) -> str:
     with arena.outage("node"):
         arena.cluster.api.delete(f"{NODES}/{node['metadata']['name']}")
         time.sleep(seconds)
+        if seconds == COLLECTED_S:
+            there = [one for one in arena.recorder.history.pods if one.node == node["metadata"]["name"]]
+            arena.taken |= {one.uid for one in there if one.is_gone}
         add_nodes(arena.cluster.api, [node])
     return f"{node['metadata']['name']} was gone for {seconds:.1f} s"
 
@@ -117,6 +120,7 @@ def without_pod(arena: Arena, lots: random.Random) -> str:
         arena.cluster.api.delete(f"/api/v1/namespaces/default/pods/{pod.name}{query}")
     except Refused:
         return f"{pod.name} was gone before it could be deleted"
+    arena.taken.add(pod.uid)
     return f"{pod.name} was deleted{' at once' if query else ''}"
 
 

@@ -22,11 +22,11 @@ def pod(at: float, rank: int, phase: str = "Running", **changes: Any) -> PodSigh
 
 
 def lone(at: float, phase: str = "Running", **changes: Any) -> PodSighting:
-    return pod(at, 0, phase, **{"uid": "lone", "name": "c02", "attempt": "", "gpus": 0, **changes})
+    return pod(at, 0, phase, **{"uid": "own", "name": "c02", "attempt": "", "gpus": 0, **changes})
 
 
 def found(*pods: PodSighting, ends: dict[str, list[str]] = GOOD, outages: tuple[Outage, ...] = ()) -> list[str]:
-    return judge(History(list(pods), NODES), [GANG, LONE], outages, ends)
+    return judge(History(list(pods), NODES), [GANG, LONE], outages, ends, {"taken"})
 
 
 def test_what_happens_as_it_should_is_no_problem() -> None:
@@ -76,11 +76,22 @@ def test_what_happens_as_it_should_is_no_problem() -> None:
         ),
         (
             "a pod that nobody makes again is taken away",
-            (lone(0), lone(1, is_gone=True)),
+            (lone(0, uid="taken"), lone(1, uid="taken", is_gone=True)),
             (),
             ["c02 (Pod by kubectl) should be cancelled once, but Swell has it as ['succeeded']"],
         ),
-        ("it had ended before", (lone(0, "Succeeded"), lone(1, "Succeeded", is_gone=True)), (), []),
+        (
+            "Swell itself has taken it away and made it again",
+            (lone(0), lone(1, is_gone=True)),
+            (),
+            [],
+        ),
+        (
+            "it had ended before",
+            (lone(0, "Succeeded", uid="taken"), lone(1, "Succeeded", uid="taken", is_gone=True)),
+            (),
+            [],
+        ),
     ],
 )
 def test_the_judge_sees(
