@@ -200,6 +200,8 @@ class KubernetesEngine:
             if known is None or (known.ended_at is None) != (task.ended_at is None):
                 life.reported[task.index] = task
                 tasks.append(task)
+                if task.has_run:
+                    life.memory.started.setdefault(task.index, task.started_at)
         if not wanted.has_begun and any(task.cause == "" for task in found.tasks):
             with self._lock:
                 life.wanted = replace(life.wanted, has_begun=True)
@@ -346,11 +348,25 @@ class KubernetesEngine:
             self._bell.clear()
             try:
                 self.cluster.look_for_kinds()
+                self._watch_limits()
                 while self._pass():
                     pass
             except Exception:  # a thread that ends would leave every job as it is for ever
                 log.exception("carrying out what is wanted failed in a way we did not think of; going on")
                 time.sleep(TIMER_S)
+
+    def _watch_limits(self) -> None:
+        with self._lock:
+            limited = [life for life in self._lives.values() if life.wanted.time_limit_s is not None]
+        for life in limited:
+            begun = min(life.memory.started.values(), default=None)
+            if begun is None or life.wanted.time_limit_s is None or life.memory.is_overdue:
+                continue
+            if self._now() >= begun + life.wanted.time_limit_s:
+                life.memory.is_overdue = True
+                with self._lock:
+                    self._changed.add(life.wanted.attempt)
+                self._wake()
 
     def _pass(self) -> bool:
         """One round over what is due. Is there more to do at once?"""
