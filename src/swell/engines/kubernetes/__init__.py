@@ -5,6 +5,8 @@
     resources, failures            what is asked for, and what a refusal means
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
+    logs, logstream                which pods' logs are copied, and how one is read to its end
+    loglines, logfile              what of a stream is new, and what of it is on disk
 
 Public: `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`. What pods mean to Swell does not
 belong into these files.
