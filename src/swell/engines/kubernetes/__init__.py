@@ -7,6 +7,7 @@
     mirror, reflector              a copy of one resource that follows the cluster
     logs, logstream                which pods' logs are copied, and how one is read to its end
     loglines, logfile              what of a stream is new, and what of it is on disk
+    lease                          whether this is the one server that acts
 
 Public: `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`. What pods mean to Swell does not
 belong into these files.
