@@ -122,7 +122,7 @@ def _take_back(turn: Turn, record: JobRecord, by: str, read: Callable[[JobId], J
     job.cancel_by = job.cancel_grace_s = job.held_by = job.retry_at = None
     job.drop_reservation()
     job.queued_at = turn.now
-    job.failures, job.used_s = 0, 0.0
+    job.failures, job.used_s, job.unplaced, job.problem = 0, 0.0, 0, ""
     job.after = tuple(after for after in job.after if after.job in turn.world.jobs)
     go_back_to_checkpoint(job)
     turn.world.asked.discard(job.id)
