@@ -3,6 +3,7 @@
     {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100, "priority": 0}, "users": {"anna": {"gpus": 8}}},
      "fair_share": {"half_life": "7d"}, "admin_group": "swell-admin", "keep_s": 2592000,
      "admins": ["eva@example.org"], "token_audiences": ["swell"],
+     "cluster": {"kubeconfig": "/home/eva/.kube/config", "context": "lab", "namespace": "ml"},
      "listen": "0.0.0.0:8080", "advertise": "http://swell.ml.svc:8080", "allowed_hosts": ["swell"],
      "doors": [{"name": "genai", "port": 5000, "user": "anna", "address": "0.0.0.0", "hosts": ["metadata"]}]}
 
@@ -52,6 +53,15 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster:
+    """A Kubernetes cluster that runs the tasks."""
+
+    kubeconfig: str | None = None  #: None: KUBECONFIG, the user's own, or that of the pod we are in
+    context: str | None = None  #: None: the kubeconfig's current one
+    namespace: str | None = None  #: for objects that name none; None: the context's
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     limits: Limits = field(default_factory=Limits)  #: of whom `users` does not name
     users: Mapping[str, Limits] = field(default_factory=dict)
@@ -69,6 +79,7 @@ class Config:
     advertise: str | None = None  #: what jobs are told instead of that address; None: that address
     allowed_hosts: tuple[str, ...] = ()  #: further names that a Host header may say
     doors: tuple[Door, ...] = ()
+    cluster: Cluster | None = None  #: None: machines of our own run the tasks
 
     def limits_of(self, user: str) -> Limits:
         return self.users.get(user, self.limits)
@@ -113,6 +124,8 @@ def parse_config(document: object) -> Config:
     for name in ("admins", "token_audiences", "allowed_hosts"):
         values[name] = tuple(_of(whole.get(name, []), name, _are_names, "a list of names"))
     doors = _of(whole.get("doors", []), "doors", lambda value: isinstance(value, list), "a list")
+    if whole.get("cluster") is not None:
+        values["cluster"] = _cluster(whole["cluster"])
     values["doors"] = tuple(_door(door, f"doors[{number}]") for number, door in enumerate(doors))
     return Config(**values)
 
@@ -127,6 +140,11 @@ def _door(document: object, where: str) -> Door:
     _of(given["port"], f"{where}.port", _is_port, "a whole number from 1 to 65535")
     hosts = tuple(_of(given.get("hosts", []), f"{where}.hosts", _are_names, "a list of names"))
     return Door(**{**given, "hosts": hosts})
+
+
+def _cluster(document: object) -> Cluster:
+    given = _table(document, "cluster", Cluster.__dataclass_fields__.keys())
+    return Cluster(**{name: _or_none(value, f"cluster.{name}", _is_name, "a name") for name, value in given.items()})
 
 
 def _limits(document: object, where: str, default: Limits) -> Limits:

@@ -12,7 +12,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -28,25 +27,22 @@ from swell.api import Measured, Services, create_app
 from swell.api.box import Box
 from swell.api.connections import ACCEPTED_AT_ONCE, WAITING_MAX, Connection
 from swell.api.doors.manage import open_standing
-from swell.config import Config, read_config
+from swell.config import Cluster, Config, read_config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.erase import CheckpointFolders
 from swell.controller.reporting import Reporting
-from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, Denied, SwellError
 from swell.listening import Listening, listen, read_listening
 from swell.metrics import Metrics
 from swell.model.container import SOCKET_NAME
 from swell.notify import Notifiers
-from swell.process import spawn_detached, wait_for_end
 from swell.sockets import listen_on
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
+from swell.works import make_works
 
-WORKER_ENDS_S = 5.0
 FOLDER_LOOK_S = 10.0
-RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LOOPBACK = "127.0.0.1"
 #: Where only root can listen (and IANA has assigned nothing): while a box server is down, no user may take its port and
 #: be told what jobs report, with their tokens.
@@ -69,11 +65,15 @@ class Flags:
     allowed_hosts: tuple[str, ...]
     config: Path | None  #: None: the one in the state folder
     token_file: Path | None  #: None: a token of our own making
+    engine: Cluster | None  #: None: as config.json says
 
     def listening(self, config: Config) -> Listening | None:
         if self.listen is None:
             return read_listening(config.listen, config.advertise, config.allowed_hosts)
         return read_listening(self.listen, self.advertise, self.allowed_hosts)
+
+    def cluster(self, config: Config) -> Cluster | None:
+        return self.engine or config.cluster
 
 
 def main() -> int:
@@ -85,6 +85,10 @@ def main() -> int:
     parser.add_argument("--advertise", metavar="URL", help="what jobs are told instead of that address")
     parser.add_argument("--allowed-host", action="append", default=[], metavar="NAME", help="a further name of ours")
     parser.add_argument("--config", type=Path, help="settings, instead of config.json in the state folder")
+    parser.add_argument("--engine", choices=["workers", "kubernetes"], default="workers", help="who runs the tasks")
+    parser.add_argument("--kubeconfig", help="of that cluster; without it KUBECONFIG, or the pod we are in")
+    parser.add_argument("--context", help="of the kubeconfig, instead of its current one")
+    parser.add_argument("--namespace", help="for objects that name none")
     parser.add_argument("--token-file", type=Path, help="holds the administrator's token, instead of a random one")
     options = parser.parse_args()
     flags = Flags(
@@ -94,6 +98,7 @@ def main() -> int:
         tuple(options.allowed_host),
         options.config,
         options.token_file,
+        _cluster(options),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
@@ -106,6 +111,12 @@ def main() -> int:
         print(f"swell: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _cluster(options: argparse.Namespace) -> Cluster | None:
+    if options.engine != "kubernetes":
+        return None
+    return Cluster(options.kubeconfig, options.context, options.namespace)
 
 
 def serve(state: StateFolder, flags: Flags) -> None:
@@ -122,7 +133,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
     url = f"http://{address}" if beyond is None else beyond.url
     clock = SystemClock()
     store = open_store(state.database, clock.now)
-    engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
+    works = make_works(state, flags.cluster(config), store, lambda: controller.look())
     job_secret = state.secret(state.job_secret)
     metrics = Metrics()
     metrics.go_on_from(store.counts())
@@ -130,7 +141,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
     notifier = Notifiers(lambda job: controller.told(job))
     controller = Controller(
         store,
-        engine,
+        works.engine,
         clock,
         keep_s=config.keep_s,
         reporting=Reporting(url, job_secret, str(state.checkpoints)),
@@ -143,7 +154,9 @@ def serve(state: StateFolder, flags: Flags) -> None:
     services = Services(
         store=store,
         controller=controller,
-        engine=engine,
+        engine=works.engine,
+        try_out=works.try_out,
+        is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
         token=state.secret(state.token),
         worker_token=state.secret(state.worker_token),
@@ -158,24 +171,24 @@ def serve(state: StateFolder, flags: Flags) -> None:
         box=None if state.socket is None else Box(config.admin_group, runtime_folder=state.runtime_folder),
     )
     store.listen(services.committed.ring)
-    engine.on_desired = services.desired.ring
+    if services.workers is not None:
+        services.workers.on_desired = services.desired.ring
     controller.on_control = services.control.ring
     http = _Http(services)
-    engine.open(controller.load())
+    works.adopt(controller)
+    works.open(controller.load)
     controller.start()
     state.write_json(state.server_file, _about(address, store.id))
     log.info("swell %s serves %s from %s at http://%s", __version__, state, state.root, address)
     services.doorkeeper.reopen(store.doors.opened())
-    supervisor = WorkerSupervisor(state)
-    supervisor.start()
     FolderWatch(state, services.stop).start()
     try:
         open_standing(services)
         http.run(sockets=listeners)
     finally:
         services.doorkeeper.close_all()
-        supervisor.close()
         controller.close()
+        works.close()
         notifier.close()
         store.close()
         state.server_file.unlink(missing_ok=True)
@@ -298,39 +311,6 @@ class FolderWatch(threading.Thread):
             time.sleep(FOLDER_LOOK_S)
         log.error("%s was deleted; ending", self._state)
         self._stop()
-
-
-class WorkerSupervisor(threading.Thread):
-    """Keeps one worker alive on this machine. It is in a session of its own: it and its tasks outlive us."""
-
-    def __init__(self, state: StateFolder) -> None:
-        super().__init__(name="worker-supervisor", daemon=True)
-        self._state = state
-        self.is_closing = False
-
-    def close(self) -> None:
-        """A server that ends in order takes its worker along; tasks stay, and the next worker takes them up."""
-        self.is_closing = True
-        holder = self._state.lock_holder("worker")
-        if holder:
-            os.kill(holder, signal.SIGTERM)
-        self.join(WORKER_ENDS_S)
-
-    def run(self) -> None:
-        while not self.is_closing:
-            holder = self._state.lock_holder("worker")
-            if holder:
-                wait_for_end(holder)
-            else:
-                self._spawn().wait()
-            if not self.is_closing:
-                time.sleep(RESPAWN_S)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "swell.worker", "--state", str(self._state.root)]
-        if self._state.socket is not None:
-            argv += ["--socket", str(self._state.socket)]
-        return spawn_detached(argv, self._state.worker_log)
 
 
 if __name__ == "__main__":

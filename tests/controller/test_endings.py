@@ -276,6 +276,21 @@ def test_once_it_has_run_nothing_of_that_is_left(stage: Stage) -> None:
     assert (record.state, record.unplaced, record.problem, record.retry_at) == (JobState.RUNNING, 0, "", None)
 
 
+def test_members_that_are_stopped_before_they_have_run_do_not_make_a_gang_whole(stage: Stage) -> None:
+    """Rank 0 ran for a while; rank 1 could not be bound, of which an engine may tell by any of the two."""
+    job = stage.gang(2, gpus=1)
+    stage.cycle(0.0)
+    stage.began(job, 0)
+    stage.cycle(0.0)
+    stage.clock.time += 30.0
+    stage.never_ran(job, 0, CAUSE_NOT_PLACED, REFUSAL)
+    stage.never_ran(job, 1, CAUSE_STOPPED, "")
+    stage.run(job, done=True)
+    stage.cycle(0.0)
+    assert (stage.states(job), stage.job(job).lost_gpu_seconds) == (["queued"], 0.0)
+    assert [one["outcome"] for one in stage.details(job, "Retrying")] == ["not-placed"]
+
+
 def test_a_member_that_is_made_anew_and_finds_no_place_costs_what_the_gang_had_done(stage: Stage) -> None:
     """A controller of the cluster replaced a pod of a gang that was training."""
     job = stage.gang(2, gpus=1)

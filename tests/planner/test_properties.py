@@ -161,9 +161,20 @@ HOLDING = (JobState.STARTING, JobState.RUNNING)
 
 
 def at_the_head(snapshot: Snapshot, arrays: list[JobView]) -> list[JobView]:
-    """The first that waits, if it stands before all arrays that run."""
+    """The first that waits, if it may have what it asks for and stands before all arrays that run."""
     ahead = min(((-array.priority, array.id) for array in arrays), default=(1, 0))
-    return [job for job in waiting(snapshot)[:1] if (-job.priority, job.id) < ahead]
+    allowed = [job for job in waiting(snapshot)[:1] if is_within_its_users_limit(snapshot, job)]
+    return [job for job in allowed if (-job.priority, job.id) < ahead]
+
+
+def is_within_its_users_limit(snapshot: Snapshot, job: JobView) -> bool:
+    """Of whole GPUs, which is all that the stories of these properties have."""
+    standing = snapshot.users.get(job.user)
+    if standing is None or standing.gpus_max is None:
+        return True
+    held = sum(slot.resources.gpus for other, slot in snapshot.held() if other.user == job.user)
+    ((task, count),) = job.shape.tasks_at(1 if job.shape.is_array else job.shape.width_min)
+    return not task.gpus or held + task.gpus * count <= standing.gpus_max
 
 
 def drained(snapshot: Snapshot) -> Snapshot:

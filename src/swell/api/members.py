@@ -16,8 +16,8 @@ from typing import Protocol
 
 from swell.api.caller import Caller
 from swell.errors import Denied
+from swell.manifests import Manifest
 from swell.model.identity import Identity, ObjectKind
-from swell.model.job import JobSpec
 
 REMEMBERED_S = 60.0
 UNKNOWN_REMEMBERED_S = 10.0  # a client that repeats a stale token must not become a load on the API server
@@ -42,7 +42,7 @@ class Members:
     def __init__(
         self,
         reviewer: Reviewer,
-        created: Callable[[JobSpec], ObjectKind],
+        created: Callable[[Manifest], ObjectKind],
         *,
         owner: str,
         admin_group: str,
@@ -78,12 +78,12 @@ class Members:
         """Somebody who acts in a user's name: with that user's own rights, without those of groups nobody knows of."""
         return Caller(name, False, origin, own=name, identity=Identity(name, _groups_of(name)))
 
-    async def refuse_creation(self, caller: Caller, specs: Iterable[JobSpec]) -> None:
+    async def refuse_creation(self, caller: Caller, manifests: Iterable[Manifest]) -> None:
         """A job runs as what the user could have created themselves; the server's own rights are nobody's detour."""
         identity = caller.identity
         if identity is None:
             return  # the server's own token
-        for what in sorted({self._created(spec) for spec in specs}, key=str):
+        for what in sorted({self._created(one) for one in manifests}, key=str):
             asked = asyncio.get_running_loop().run_in_executor(self._threads, self._reviewer.may_create, identity, what)
             if not await asked:
                 raise Denied(

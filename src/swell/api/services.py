@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from swell.api.bell import Bell
@@ -13,7 +13,9 @@ from swell.api.doors.keeper import Doorkeeper
 from swell.api.members import Members
 from swell.config import Config
 from swell.controller import Controller
+from swell.engines.kubernetes import KubernetesEngine
 from swell.engines.workers import WorkersEngine
+from swell.manifests import Manifest
 from swell.metrics import Metrics
 from swell.store import JobRecord, Store
 
@@ -24,7 +26,7 @@ class Services:
 
     store: Store
     controller: Controller
-    engine: WorkersEngine
+    engine: WorkersEngine | KubernetesEngine
     owner: str  #: who this server belongs to
     token: str
     worker_token: str
@@ -37,6 +39,7 @@ class Services:
     config: Config = field(default_factory=Config)
     box: Box | None = None  #: the users of this machine; None: it is not for them
     members: Members | None = None  #: the users of a cluster; None: it is not for them
+    try_out: Callable[[Sequence[Manifest]], None] = lambda _: None  #: refuses what a cluster would refuse
     is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
@@ -44,6 +47,16 @@ class Services:
     metrics: Metrics = field(default_factory=Metrics)
     doorkeeper: Doorkeeper = field(default_factory=Doorkeeper)
     now: Callable[[], float] = time.time
+
+    @property
+    def workers(self) -> WorkersEngine | None:
+        """None: tasks are run by Kubernetes."""
+        return self.engine if isinstance(self.engine, WorkersEngine) else None
+
+    @property
+    def cluster(self) -> KubernetesEngine | None:
+        """None: tasks are run by workers of ours."""
+        return self.engine if isinstance(self.engine, KubernetesEngine) else None
 
     @property
     def is_shared(self) -> bool:

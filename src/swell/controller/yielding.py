@@ -173,13 +173,19 @@ def has_yielded(job: LiveJob) -> bool:
     assert job.attempt is not None
     if job.failure is not None and job.failure.cause == CAUSE_TIME_LIMIT:
         return False  # its time is over, however orderly it left
-    said_so = job.training is not None and job.training.yielded == job.attempts
+    said_so = _has_said_so(job)
+    stopped_by_us = job.failure is None or job.failure.cause == CAUSE_STOPPED  # none: before any rank had begun
     if job.asked is None:
-        return job.yielded > 0 and _has_checkpoint_of_this_attempt(job)  # without, it would do that for ever
+        has_left = job.yielded > 0 or (said_so and stopped_by_us and not job.has_only_succeeded)
+        return has_left and _has_checkpoint_of_this_attempt(job)  # without, it would do that for ever
     if job.has_only_succeeded:
         return said_so or _has_epochs_left(job)
-    stopped_by_us = job.failure is None or job.failure.cause == CAUSE_STOPPED  # none: before any rank had begun
     return stopped_by_us or said_so or job.yielded > 0
+
+
+def _has_said_so(job: LiveJob) -> bool:
+    """Has the attempt reported that it ends because it was asked to?"""
+    return job.training is not None and job.training.yielded == job.attempts
 
 
 def _has_epochs_left(job: LiveJob) -> bool:
@@ -265,7 +271,7 @@ def lost_time_s(job: LiveJob, ended_at: float) -> float:
     """How much of the attempt's work must be done again; none when it ended at its checkpoint."""
     if job.durable_at is None or _was_never_whole(job):
         return 0.0
-    left_in_order = job.yielded > 0 or job.has_only_succeeded
+    left_in_order = job.yielded > 0 or job.has_only_succeeded or _has_said_so(job)
     if left_in_order and (_is_all_durable(job) or not _has_trained(job)):
         return 0.0
     return max(0.0, ended_at - job.durable_at)

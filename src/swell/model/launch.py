@@ -138,7 +138,9 @@ CAUSE_EVICTED = "evicted"  # its node needed the room, or is being emptied
 CAUSE_NODE_LOST = "node-lost"  # its node or its pod is gone
 CAUSE_NOT_PLACED = "not-placed"  # it could not be bound, or its node refused it before it ran
 CAUSE_DELETED = "deleted"  # somebody else deleted its object
-MAY_NOT_HAVE_RUN = frozenset({CAUSE_IMAGE, CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_NOT_PLACED, CAUSE_DELETED})
+MAY_NOT_HAVE_RUN = frozenset(
+    {CAUSE_STOPPED, CAUSE_IMAGE, CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_NOT_PLACED, CAUSE_DELETED}
+)
 
 
 @dataclass(frozen=True, slots=True)

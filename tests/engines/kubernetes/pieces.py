@@ -25,6 +25,7 @@ def make_wanted(tasks: int = 2, *, attempt: AttemptId = FIRST, gpus: int = 1, **
         "attempt": attempt,
         "name": "train",
         "manifest": "m",
+        "width": tasks,
         "revision": 1,
         "generation": 1,
         "places": places,

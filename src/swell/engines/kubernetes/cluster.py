@@ -42,6 +42,7 @@ class Cluster:
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._by_node: dict[str, set[str]] = defaultdict(set)
+        self._waiting: dict[str, PodSeen] = {}
         self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
         self._objects_by_job: dict[JobKey, tuple[str, str, str]] = {}
         self._nodes: dict[str, NodeSeen] = {}
@@ -117,9 +118,21 @@ class Cluster:
     def pods_on(self, node: str) -> list[PodSeen]:
         return self._sorted(self._by_node, node)
 
-    def all_pods(self) -> list[PodSeen]:
+    def root(self, pod: PodSeen) -> str:
+        """The uid of what a user has created: an object, or the pod itself."""
+        if JOBSET_NAME in pod.labels:
+            found = self.object("JobSet", pod.namespace, pod.labels[JOBSET_NAME])
+            return "" if found is None else found.uid
+        return pod.uid if pod.owner is None else pod.owner.uid
+
+    def waiting_pods(self) -> list[PodSeen]:
+        """Those that came by kubectl and are to be placed by us."""
         with self._lock:
-            return list(self._pods.values())
+            return list(self._waiting.values())
+
+    def has_object(self, uid: str, kind: str, namespace: str, name: str) -> bool:
+        found = self.object(kind, namespace, name)
+        return found is not None and found.uid == uid and not found.is_deleting
 
     def nodes(self) -> dict[str, NodeSeen]:
         with self._lock:
@@ -150,11 +163,14 @@ class Cluster:
 
     def _keep(self, pod: PodSeen) -> None:
         self._pods[pod.uid] = pod
+        if pod.document is not None and not pod.has_ended and not pod.is_deleting:
+            self._waiting[pod.uid] = pod
         for index, key in self._keys(pod):
             index[key].add(pod.uid)
 
     def _drop(self, pod: PodSeen) -> None:
         self._pods.pop(pod.uid, None)
+        self._waiting.pop(pod.uid, None)
         for index, key in self._keys(pod):
             found = index.get(key)
             if found is not None:

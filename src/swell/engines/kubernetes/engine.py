@@ -36,6 +36,7 @@ CALLS_MAX = 512  # in one go: a second or so, then what has changed meanwhile is
 GIVE_UP_S = 30.0  # a gang is not partly bound for longer than this
 PODS_S = 60.0  # within this an object's controller has made its pods, or something is wrong
 PAUSE_S_MAX = 5.0
+SILENCE_S = 60.0  # a node that is not ready for longer is out of reach
 TIMER_S = 1.0
 
 
@@ -66,7 +67,7 @@ class KubernetesEngine:
     def __init__(
         self,
         port: Port,
-        manifests: Callable[[str], Document],
+        manifests: Callable[[Wanted], Document],
         logs: LogKeeper,
         *,
         store: str,
@@ -92,6 +93,7 @@ class KubernetesEngine:
         self._made_nodes: dict[NodeId, Node] = {}
         self._bell = threading.Event()
         self._is_closing = False
+        self.on_change: Callable[[], None] = lambda: None  #: somebody else may want to look
         self.cluster = Cluster(port, self._seen)
         self._hands = Hands(
             port, self.cluster, manifests, store=store, namespace=namespace, is_active=self._by_job.__contains__
@@ -116,7 +118,7 @@ class KubernetesEngine:
         with self._lock:
             known = self._lives.get(wanted.attempt)
             if known is None:
-                life = Life(wanted, self._manifests(wanted.manifest))
+                life = Life(wanted, self._manifests(wanted))
                 life.memory.kind = life.document["kind"] if life.has_object else ""
                 self._lives[wanted.attempt] = life
                 self._by_job[wanted.attempt.job] = wanted.attempt
@@ -185,17 +187,14 @@ class KubernetesEngine:
         runs: list[RunSeen] = []
         for life in sorted(lives, key=lambda one: one.wanted.attempt):
             self._report(life, seen_nodes, tasks, runs)
-        now = self._now()
-        silent = {
-            name: max(0.0, now - node.not_ready_since)
-            for name, node in seen_nodes.items()
-            if node.not_ready_since is not None
-        }
+        silent = {name: seconds for name, seconds in self.silences().items() if seconds > SILENCE_S}
         return Observation(nodes, tuple(tasks), tuple(runs), silent)
 
     def _report(self, life: Life, nodes: dict[NodeId, NodeSeen], tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
         wanted = life.wanted
-        found = follow(wanted, self._look(life, nodes), life.memory, self._now(), has_object=life.has_object)
+        seen = self._look(life, nodes)
+        kind = {"has_object": life.has_object, "is_ours": life.is_ours}
+        found = follow(wanted, seen, life.memory, self._now(), **kind)
         for task in found.tasks:
             known = life.reported.get(task.index)
             if known is None or (known.ended_at is None) != (task.ended_at is None):
@@ -207,6 +206,28 @@ class KubernetesEngine:
         if life.run is None or _differs(life.run, found):
             life.run = found
             runs += [_run_seen(life.wanted, found, node) for node in wanted.nodes]
+
+    def silences(self) -> dict[NodeId, float]:
+        """How long each node has not been ready."""
+        now = self._now()
+        ages = {name: node.not_ready_since for name, node in self.cluster.nodes().items()}
+        return {name: 0.0 if since is None else max(0.0, now - since) for name, since in ages.items()}
+
+    def gpu_utilizations(self) -> dict[NodeId, float]:
+        """The cluster's own monitoring has them."""
+        return {}
+
+    def has_attempt_of(self, job: int) -> bool:
+        with self._lock:
+            return job in self._by_job
+
+    def pod_of(self, attempt: AttemptId, index: int) -> PodSeen | None:
+        """The one that runs a task now; None: there is none."""
+        with self._lock:
+            life = self._lives.get(attempt)
+        if life is None:
+            return None
+        return self._look(life, self.cluster.nodes()).staying.get(index)
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -235,7 +256,7 @@ class KubernetesEngine:
         def is_ours(pod: PodSeen) -> bool:
             if pod.labels.get(STORE) == self._store and pod.scheduler == SCHEDULER:
                 return pod.labels.get(JOB) in jobs
-            return pod.uid in uids or (pod.owner is not None and pod.owner.uid in uids)
+            return self.cluster.root(pod) in uids
 
         return is_ours
 
@@ -250,8 +271,8 @@ class KubernetesEngine:
 
     def _seen(self, pods: Iterable[PodSeen], objects: Iterable[ObjectSeen], nodes: Iterable[NodeId]) -> None:
         with self._lock:
-            touched = {self._attempt_of(pod.labels, pod.uid, pod.owner.uid if pod.owner else "") for pod in pods}
-            touched |= {self._attempt_of({STORE: one.store, JOB: one.job}, one.uid, "") for one in objects}
+            touched = {self._attempt_of(pod.labels, self.cluster.root(pod)) for pod in pods}
+            touched |= {self._attempt_of({STORE: one.store, JOB: one.job}, one.uid) for one in objects}
             touched.discard(None)
             for attempt in touched:
                 if attempt is not None:
@@ -260,12 +281,13 @@ class KubernetesEngine:
             is_news = bool(touched) or bool(self._stale_nodes)
         if is_news:
             self._wake()
+        self.on_change()
 
-    def _attempt_of(self, labels: dict[str, str], uid: str, owner: str) -> AttemptId | None:
+    def _attempt_of(self, labels: dict[str, str], root: str) -> AttemptId | None:
         job = labels.get(JOB, "")
         if labels.get(STORE) == self._store and job.isdecimal():
             return self._by_job.get(int(job))
-        return self._by_uid.get(uid) or self._by_uid.get(owner)
+        return self._by_uid.get(root)
 
     def _touch(self, attempt: AttemptId, nodes: Iterable[NodeId]) -> None:
         self._changed.add(attempt)

@@ -48,6 +48,7 @@ class _Sheet:
     memory: Memory
     now: float
     has_object: bool
+    is_ours: bool
 
     def task(self, rank: int, pod: PodSeen | None, *, lane: int | None = None) -> TaskSeen:
         place = self.wanted.places.get(rank)
@@ -67,9 +68,11 @@ def _ended(task: TaskSeen, at: float, code: int | None, cause: str, problem: str
     return TaskSeen(task.attempt, task.index, task.node, task.lane, task.started_at, at, code, cause, problem)
 
 
-def follow(wanted: Wanted, seen: Seen, memory: Memory, now: float, *, has_object: bool) -> Followed:
-    """`has_object`: its pods are made by an object's controller."""
-    sheet = _Sheet(wanted, seen, memory, now, has_object)
+def follow(
+    wanted: Wanted, seen: Seen, memory: Memory, now: float, *, has_object: bool, is_ours: bool = True
+) -> Followed:
+    """`has_object`: its pods are made by an object's controller. `is_ours`: by us, or at our word."""
+    sheet = _Sheet(wanted, seen, memory, now, has_object, is_ours)
     if wanted.is_array:
         return _follow_array(sheet)
     tasks = tuple(_gang(sheet))
@@ -128,10 +131,9 @@ def _newest(seen: Seen, rank: int, wanted: Wanted, *, has_object: bool) -> PodSe
 
 
 def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
-    wanted, memory = sheet.wanted, sheet.memory
+    wanted = sheet.wanted
     if pod is None:
-        is_lost = not sheet.has_object and not wanted.is_stopping and (rank in memory.met or wanted.has_begun)
-        return sheet.end(rank, None, CAUSE_NODE_LOST, "its pod is gone") if is_lost else None
+        return _gone(sheet, rank)
     if not pod.node and wanted.places[rank].node not in sheet.seen.present and not wanted.is_stopping:
         cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
         return sheet.end(rank, pod, cause, f"node {wanted.places[rank].node} is gone, or not ready")
@@ -146,6 +148,16 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
     if pod.waiting.startswith(HOPELESS):
         return sheet.end(rank, pod, CAUSE_IMAGE, pod.waiting)
     return None
+
+
+def _gone(sheet: _Sheet, rank: int) -> TaskSeen | None:
+    """Of a pod that came by kubectl there will be no other."""
+    if sheet.has_object or sheet.wanted.is_stopping:
+        return None
+    if not sheet.is_ours:
+        return sheet.end(rank, None, CAUSE_DELETED, "Pod")
+    is_lost = rank in sheet.memory.met or sheet.wanted.has_begun
+    return sheet.end(rank, None, CAUSE_NODE_LOST, "its pod is gone") if is_lost else None
 
 
 def _pod_end(sheet: _Sheet, rank: int, pod: PodSeen) -> TaskSeen:

@@ -33,7 +33,7 @@ class Hands:
         self,
         port: Port,
         cluster: Cluster,
-        manifests: Callable[[str], Document],
+        manifests: Callable[[Wanted], Document],
         *,
         store: str,
         namespace: str,
@@ -90,7 +90,7 @@ class Hands:
         return str(document["metadata"].get("namespace") or self._namespace)
 
     def _create(self, wanted: Wanted, memory: Memory) -> None:
-        document = self.manifest(wanted.manifest)
+        document = self.manifest(wanted)
         kind, resource = self._kind(document)
         filled = kind.fill(without_server_fields(document), self._filling(wanted))
         made = self._create_named(resource, filled, wanted)
@@ -130,7 +130,7 @@ class Hands:
 
     def _change(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
         found = _found(seen)
-        document = self.manifest(wanted.manifest)
+        document = self.manifest(wanted)
         kind, resource = self._kind({"kind": found.kind})
         live = self._port.get(resource, found.name, found.namespace)
         source = live if "uid" in document["metadata"] else document
@@ -163,20 +163,13 @@ class Hands:
     # -- pods ------------------------------------------------------------------------------------------------------
 
     def _create_pod(self, wanted: Wanted, memory: Memory, rank: int) -> None:
-        manifest = self.manifest(wanted.manifest)
+        manifest = self.manifest(wanted)
         filling = self._filling(wanted)
-        base = self._base(manifest, wanted)
         if rank == min(wanted.places):
-            for service in make_services(manifest, base, filling):
+            for service in make_services(manifest, filling):
                 self._create_if_missing(SERVICES, service)
-        pod = make_pod(manifest, base, rank, wanted, filling)
-        self._create_named(PODS, pod, wanted)
+        self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted)
         memory.created.add(rank)
-
-    def _base(self, manifest: Document, wanted: Wanted) -> str:
-        """A gang's pods carry its number: there may be many of that name. A Pod keeps its own name while it can."""
-        name = str(manifest["metadata"]["name"])
-        return f"{name}-{wanted.attempt.job}" if manifest["kind"] == "List" else name
 
     def _create_if_missing(self, resource: Resource, document: Document) -> None:
         namespace = self.namespace(document)

@@ -78,6 +78,7 @@ class PodSeen:
     waiting: str  #: why its container does not start, in Kubernetes' words; empty: it does
     ended: Ended | None  #: None: it has not
     restarts: int
+    document: Document | None = None  #: whole, while it waits for us and came by kubectl
 
     @property
     def has_ended(self) -> bool:
@@ -133,7 +134,13 @@ def read_pod(document: Document) -> PodSeen:
         waiting=_waiting(status, state),
         ended=_ended(status) if status.get("phase") in ("Succeeded", "Failed") else None,
         restarts=int(containers[0].get("restartCount", 0)) if containers else 0,
+        document=document if _waits_for_us(metadata, spec) else None,
     )
+
+
+def _waits_for_us(metadata: Document, spec: Document) -> bool:
+    is_ours = STORE in (metadata.get("labels") or {})
+    return spec.get("schedulerName") == SCHEDULER and "nodeName" not in spec and not is_ours
 
 
 def _started(containers: Any, state: Document) -> float | None:

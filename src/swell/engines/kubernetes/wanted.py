@@ -33,6 +33,7 @@ class Wanted:
     attempt: AttemptId
     name: str
     manifest: str
+    width: int
     revision: int
     generation: int
     places: Mapping[int, Place]
@@ -55,6 +56,7 @@ class Wanted:
             attempt=first.attempt,
             name=first.name,
             manifest=first.manifest,
+            width=first.width,
             revision=first.revision,
             generation=first.generation,
             places=places,
