@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swell.adopting import Adopter, Jobs
+from swell.api.members import Members
 from swell.clusterobjects import ClusterObjects
-from swell.config import Cluster
+from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
@@ -49,6 +51,9 @@ class Works(Protocol):
 
     def close(self) -> None: ...
 
+    def members(self, config: Config, owner: str) -> Members | None:
+        """Who may ask beside the server's owner; None: nobody whom the engine knows of."""
+
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
 
@@ -72,6 +77,9 @@ class LocalWorks:
 
     def close(self) -> None:
         self._supervisor.close()
+
+    def members(self, config: Config, owner: str) -> None:
+        """A machine's users come through its socket."""
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
@@ -137,6 +145,16 @@ class ClusterWorks:
         self._logs.close()
         self._lease_port.close()
         self._port.close()
+
+    def members(self, config: Config, owner: str) -> Members:
+        """Everybody whom the cluster knows."""
+        return Members(
+            KubernetesReviewer(self._port, config.token_audiences),
+            self.objects.created,
+            owner=owner,
+            admin_group=config.admin_group,
+            admins=config.admins,
+        )
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)
