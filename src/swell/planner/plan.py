@@ -69,8 +69,12 @@ class _Walk:
         held = held_gpus(snapshot)
         foreign = foreign_gpus(snapshot, held)
         self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
-        self.reachable = Room.of(reachable)  # and the part of it that answers
+        is_complete = len(reachable) == len(snapshot.nodes)
+        self.reachable = self.empty if is_complete else Room.of(reachable)  # and the part of it that answers
         self.free = Room.of(reachable, foreign=foreign)  # what nobody holds at this moment
+        held_places = [(job, taken(job.slots)) for job in snapshot.holding]
+        for _, places in held_places:
+            self.free.take(places)
         self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way
         self.holders: list[Holder] = []  # of what is missing in `line`
         self.seats: dict[JobId, Places] = {}  # what each of those that run keeps in `line`
@@ -80,8 +84,8 @@ class _Walk:
         self.is_plain = _is_plain(snapshot)  # nobody is overtaken, late or limited
         self.held = Sheet(snapshot)  # what users hold at this moment
         self.kept = Sheet(snapshot)  # and what they keep in `line`
-        for job in snapshot.holding:
-            self._enter(job)
+        for job, places in held_places:
+            self._enter(job, places)
         self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
         self.first: Reservation | None = None
         self.front: JobId | None = None  # the first that waits for room, with a claim or a reservation
@@ -93,17 +97,17 @@ class _Walk:
         self.refused: dict[int, Verdict] = {}
         self.passed_over: dict[int, Verdict] = {}  # room is free for them, as long as nobody starts
 
-    def _enter(self, job: JobView) -> None:
-        places = taken(job.slots)
-        self.free.take(places)
+    def _enter(self, job: JobView, places: Places) -> None:
         self.held.add(job, places)
         if may_change_slots(job) or job.yielding == 0:
+            self.line.give(places)
             return
         if job.shape.is_elastic and resumes(job) and self._can_be_counted_on(job):
             self.elastic[job.id] = job
+            self.line.give(places)
             places = least_places(job)
+            self.line.take(places)
         self.seats[job.id] = places
-        self.line.take(places)
         self.kept.add(job, places)
         self._hold(job, places)
 
