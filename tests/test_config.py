@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from swell.config import Config, Limits, parse_config, read_config
+from swell.config import Config, Door, Limits, parse_config, read_config
 from swell.errors import Rejected
 
 DAY_S = 86400.0
@@ -40,9 +40,43 @@ def test_a_user_has_the_default_limits_but_for_what_is_said_of_them(tmp_path):
     assert (config.half_life_s, config.admin_group, config.keep_s, config.gpus) == (2 * DAY_S, "ops", None, 2)
 
 
+def test_where_it_listens_which_doors_are_open_and_who_administers_a_cluster():
+    door = {"name": "genai", "port": 5000, "user": "anna"}
+    elsewhere = {**door, "port": 6000, "address": "0.0.0.0", "hosts": ["monitor"]}
+    config = parse_config(
+        {
+            "listen": "0.0.0.0:8080",
+            "advertise": "http://swell:8080",
+            "allowed_hosts": ["swell"],
+            "admins": ["eva"],
+            "token_audiences": ["swell"],
+            "doors": [door, elsewhere],
+        }
+    )
+    assert config == Config(
+        listen="0.0.0.0:8080",
+        advertise="http://swell:8080",
+        allowed_hosts=("swell",),
+        admins=("eva",),
+        token_audiences=("swell",),
+        doors=(
+            Door("genai", 5000, "anna", "127.0.0.1", ()),
+            Door("genai", 6000, "anna", "0.0.0.0", ("monitor",)),
+        ),
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ('{"admins": "eva"}', "admins must be a list of names, but is 'eva'"),
+        ('{"allowed_hosts": [""]}', "allowed_hosts must be a list of names, but is ['']"),
+        ('{"listen": 8080}', "listen must be an address, or null, but is 8080"),
+        ('{"doors": {}}', "doors must be a list, but is {}"),
+        ('{"doors": [{"name": "genai", "port": 1}]}', "doors[0] needs 'user': which door, at which port, and in whose"),
+        ('{"doors": [{"name": "genai", "port": 0, "user": "a"}]}', "doors[0].port must be a whole number from 1 to"),
+        ('{"doors": [{"name": "genai", "port": 1, "user": ""}]}', "doors[0].user must be a name, but is ''"),
+        ('{"doors": [{"nam": "genai"}]}', "doors[0] has no 'nam'; did you mean 'name'?"),
         ("{", "is not valid JSON: Expecting property name"),
         ("[]", "the file must be a table {...}, but is []"),
         ('{"limit": {}}', "the file has no 'limit'; did you mean 'limits'?"),

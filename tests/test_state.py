@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from swell.errors import Unavailable
+from swell.errors import Rejected, Unavailable
 from swell.state import NETWORK_FILE_SYSTEMS, StateFolder, disk_problem, network_file_system
 
 
@@ -237,3 +237,35 @@ def test_asking_who_holds_a_lock_never_keeps_anybody_from_taking_it(tmp_path):
     for asker in askers:
         asker.join()
     assert taken == 500
+
+
+def test_a_secret_that_somebody_else_makes_is_kept_and_follows_their_file(tmp_path):
+    state, given = StateFolder(tmp_path / "state"), tmp_path / "given"
+    state.prepare()
+    own = state.secret(state.token)
+    for text in ("a-token-of-theirs-1\n", "another-one-of-them"):
+        given.write_text(text)
+        state.keep_secret(state.token, given)
+        assert (state.secret(state.token), stat.S_IMODE(state.token.stat().st_mode)) == (text.strip(), 0o600)
+        assert own != text.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "the token file {path} cannot be read: No such file or directory; make it, or name another"),
+        (
+            "short\n",
+            "the token file {path} has 5 characters, which can be guessed; write at least 16: openssl rand -base64 32",
+        ),
+    ],
+)
+def test_a_secret_that_is_none_is_refused_and_the_old_one_stays(tmp_path, text, said):
+    state, given = StateFolder(tmp_path / "state"), tmp_path / "given"
+    state.prepare()
+    own = state.secret(state.token)
+    if text is not None:
+        given.write_text(text)
+    with pytest.raises(Rejected) as refused:
+        state.keep_secret(state.token, given)
+    assert (str(refused.value), state.secret(state.token)) == (said.format(path=given), own)

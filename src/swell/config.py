@@ -1,7 +1,11 @@
 """What has the operator written into config.json?
 
     {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100, "priority": 0}, "users": {"anna": {"gpus": 8}}},
-     "fair_share": {"half_life": "7d"}, "admin_group": "swell-admin", "keep_s": 2592000}
+     "fair_share": {"half_life": "7d"}, "admin_group": "swell-admin", "keep_s": 2592000,
+     "admins": ["eva@example.org"], "token_audiences": ["swell"],
+     "cluster": {"kubeconfig": "/home/eva/.kube/config", "context": "lab", "namespace": "ml"},
+     "listen": "0.0.0.0:8080", "advertise": "http://swell.ml.svc:8080", "allowed_hosts": ["swell"],
+     "doors": [{"name": "genai", "port": 5000, "user": "anna", "address": "0.0.0.0", "hosts": ["metadata"]}]}
 
 `swell up` and `swell service run` keep what they were told of the machine in the same file. A file with a mistake is
 refused whole: a limit that is misspelt would be no limit.
@@ -38,17 +42,44 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Door:
+    """A port that serves a door without a token, open as long as the server runs."""
+
+    name: str
+    port: int
+    user: str  #: in whose name it acts
+    address: str = "127.0.0.1"  #: where it listens; elsewhere something else must keep strangers away
+    hosts: tuple[str, ...] = ()  #: names that a Host header may say, beside loopback's
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A Kubernetes cluster that runs the tasks."""
+
+    kubeconfig: str | None = None  #: None: KUBECONFIG, the user's own, or that of the pod we are in
+    context: str | None = None  #: None: the kubeconfig's current one
+    namespace: str | None = None  #: for objects that name none; None: the context's
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     limits: Limits = field(default_factory=Limits)  #: of whom `users` does not name
     users: Mapping[str, Limits] = field(default_factory=dict)
     half_life_s: float = HALF_LIFE_S_DEFAULT
-    admin_group: str = ADMIN_GROUP_DEFAULT
+    admin_group: str = ADMIN_GROUP_DEFAULT  #: of the machine, or as the cluster calls it
+    admins: tuple[str, ...] = ()  #: users of a cluster, beside the group
+    token_audiences: tuple[str, ...] = ()  #: for whom a cluster's token must have been made; empty: for its API server
     keep_s: float | None = KEEP_S_DEFAULT  #: None: for ever
     cpus_milli: int | None = None  #: None: what the machine has
     gpus: int | None = None  #: None: what the machine has
     gpu_memory_mib: int | None = None  #: of a simulated GPU; None: the default
     container_command: str | None = None  #: None: podman, else docker
     container_options: str | None = None  #: for every `run` of it; None: none
+    listen: str | None = None  #: ADDRESS:PORT; None: on loopback only
+    advertise: str | None = None  #: what jobs are told instead of that address; None: that address
+    allowed_hosts: tuple[str, ...] = ()  #: further names that a Host header may say
+    doors: tuple[Door, ...] = ()
+    cluster: Cluster | None = None  #: None: machines of our own run the tasks
 
     def limits_of(self, user: str) -> Limits:
         return self.users.get(user, self.limits)
@@ -88,7 +119,32 @@ def parse_config(document: object) -> Config:
         values[name] = _or_none(whole.get(name), name, _is_count, f"a whole number from 0 to {NUMBER_MAX}, or null")
     for name in ("container_command", "container_options"):
         values[name] = _or_none(whole.get(name), name, _is_name, "words of a command, or null")
+    for name in ("listen", "advertise"):
+        values[name] = _or_none(whole.get(name), name, _is_name, "an address, or null")
+    for name in ("admins", "token_audiences", "allowed_hosts"):
+        values[name] = tuple(_of(whole.get(name, []), name, _are_names, "a list of names"))
+    doors = _of(whole.get("doors", []), "doors", lambda value: isinstance(value, list), "a list")
+    if whole.get("cluster") is not None:
+        values["cluster"] = _cluster(whole["cluster"])
+    values["doors"] = tuple(_door(door, f"doors[{number}]") for number, door in enumerate(doors))
     return Config(**values)
+
+
+def _door(document: object, where: str) -> Door:
+    given = _table(document, where, Door.__dataclass_fields__.keys())
+    for name in ("name", "port", "user"):
+        if name not in given:
+            raise Rejected(f"{where} needs {name!r}: which door, at which port, and in whose name it acts")
+    for name in given.keys() & {"name", "user", "address"}:
+        _of(given[name], f"{where}.{name}", _is_name, "a name")
+    _of(given["port"], f"{where}.port", _is_port, "a whole number from 1 to 65535")
+    hosts = tuple(_of(given.get("hosts", []), f"{where}.hosts", _are_names, "a list of names"))
+    return Door(**{**given, "hosts": hosts})
+
+
+def _cluster(document: object) -> Cluster:
+    given = _table(document, "cluster", Cluster.__dataclass_fields__.keys())
+    return Cluster(**{name: _or_none(value, f"cluster.{name}", _is_name, "a name") for name, value in given.items()})
 
 
 def _limits(document: object, where: str, default: Limits) -> Limits:
@@ -128,8 +184,16 @@ def _is_positive(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
 
 
+def _is_port(value: object) -> bool:
+    return _is_count(value) and 0 < int(str(value)) < 65536
+
+
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and value != ""
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_name, value))
 
 
 def _duration(value: object, where: str) -> float:

@@ -12,11 +12,11 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,24 +26,23 @@ from swell import __version__
 from swell.api import Measured, Services, create_app
 from swell.api.box import Box
 from swell.api.connections import ACCEPTED_AT_ONCE, WAITING_MAX, Connection
-from swell.config import read_config
+from swell.api.doors.manage import open_standing
+from swell.config import Cluster, Config, read_config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
 from swell.controller.erase import CheckpointFolders
 from swell.controller.reporting import Reporting
-from swell.engines.workers import WorkersEngine
 from swell.errors import Conflict, Denied, SwellError
+from swell.listening import Listening, listen, read_listening
 from swell.metrics import Metrics
 from swell.model.container import SOCKET_NAME
 from swell.notify import Notifiers
-from swell.process import spawn_detached, wait_for_end
 from swell.sockets import listen_on
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
+from swell.works import make_works
 
-WORKER_ENDS_S = 5.0
 FOLDER_LOOK_S = 10.0
-RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LOOPBACK = "127.0.0.1"
 #: Where only root can listen (and IANA has assigned nothing): while a box server is down, no user may take its port and
 #: be told what jobs report, with their tokens.
@@ -56,16 +55,55 @@ class AlreadyServed(Conflict):
     """Somebody else holds the folder's lock."""
 
 
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was said on the command line; it goes before what config.json says."""
+
+    port: int  #: on loopback; 0: the last one
+    listen: str | None
+    advertise: str | None
+    allowed_hosts: tuple[str, ...]
+    config: Path | None  #: None: the one in the state folder
+    token_file: Path | None  #: None: a token of our own making
+    engine: Cluster | None  #: None: as config.json says
+
+    def listening(self, config: Config) -> Listening | None:
+        if self.listen is None:
+            return read_listening(config.listen, config.advertise, config.allowed_hosts)
+        return read_listening(self.listen, self.advertise, self.allowed_hosts)
+
+    def cluster(self, config: Config) -> Cluster | None:
+        return self.engine or config.cluster
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="swell server")
     parser.add_argument("--state", required=True)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--socket", type=Path, help="serve everybody on this machine, as root, here")
+    parser.add_argument("--listen", metavar="ADDRESS:PORT", help="beside loopback, with a token as everywhere")
+    parser.add_argument("--advertise", metavar="URL", help="what jobs are told instead of that address")
+    parser.add_argument("--allowed-host", action="append", default=[], metavar="NAME", help="a further name of ours")
+    parser.add_argument("--config", type=Path, help="settings, instead of config.json in the state folder")
+    parser.add_argument("--engine", choices=["workers", "kubernetes"], default="workers", help="who runs the tasks")
+    parser.add_argument("--kubeconfig", help="of that cluster; without it KUBECONFIG, or the pod we are in")
+    parser.add_argument("--context", help="of the kubeconfig, instead of its current one")
+    parser.add_argument("--namespace", help="for objects that name none")
+    parser.add_argument("--token-file", type=Path, help="holds the administrator's token, instead of a random one")
     options = parser.parse_args()
+    flags = Flags(
+        options.port,
+        options.listen,
+        options.advertise,
+        tuple(options.allowed_host),
+        options.config,
+        options.token_file,
+        _cluster(options),
+    )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
     try:
-        serve(StateFolder(Path(options.state).absolute(), options.socket), port=options.port)
+        serve(StateFolder(Path(options.state).absolute(), options.socket), flags)
     except AlreadyServed as error:
         print(f"swell: {error}", file=sys.stderr)
         return EXIT_ALREADY_SERVED
@@ -75,17 +113,27 @@ def main() -> int:
     return 0
 
 
-def serve(state: StateFolder, *, port: int) -> None:
+def _cluster(options: argparse.Namespace) -> Cluster | None:
+    if options.engine != "kubernetes":
+        return None
+    return Cluster(options.kubeconfig, options.context, options.namespace)
+
+
+def serve(state: StateFolder, flags: Flags) -> None:
     """Until SIGTERM, SIGINT or a request to stop."""
     _refuse_mixing(state)
     state.prepare()
     _take_over(state)
-    config = read_config(state.config)
-    listeners = _listeners(state, port)
+    config = read_config(flags.config or state.config)
+    beyond = flags.listening(config)
+    if flags.token_file is not None:
+        state.keep_secret(state.token, flags.token_file)
+    listeners = _listeners(state, flags.port, beyond)
     address = f"{LOOPBACK}:{listeners[0].getsockname()[1]}"
+    url = f"http://{address}" if beyond is None else beyond.url
     clock = SystemClock()
     store = open_store(state.database, clock.now)
-    engine = WorkersEngine(state.tasks, wake=lambda: controller.look())
+    works = make_works(state, flags.cluster(config), store, lambda: controller.look())
     job_secret = state.secret(state.job_secret)
     metrics = Metrics()
     metrics.go_on_from(store.counts())
@@ -93,10 +141,10 @@ def serve(state: StateFolder, *, port: int) -> None:
     notifier = Notifiers(lambda job: controller.told(job))
     controller = Controller(
         store,
-        engine,
+        works.engine,
         clock,
         keep_s=config.keep_s,
-        reporting=Reporting(f"http://{address}", job_secret, str(state.checkpoints)),
+        reporting=Reporting(url, job_secret, str(state.checkpoints)),
         notify=notifier.tell,
         erase_checkpoints=CheckpointFolders(state.checkpoints).erase,
         watch=metrics.cycled,
@@ -106,13 +154,17 @@ def serve(state: StateFolder, *, port: int) -> None:
     services = Services(
         store=store,
         controller=controller,
-        engine=engine,
+        engine=works.engine,
+        members=None if beyond is None else works.members(config, getpass.getuser()),
+        try_out=works.try_out,
+        is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
         token=state.secret(state.token),
         worker_token=state.secret(state.worker_token),
         job_secret=job_secret,
         checkpoints=controller.checkpoint_folder,
-        hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}),
+        url=url,
+        hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}) | (beyond.hosts if beyond else frozenset()),
         server_id=secrets.token_hex(8),
         stop=lambda: http.handle_exit(signal.SIGTERM, None),
         metrics=metrics,
@@ -120,23 +172,24 @@ def serve(state: StateFolder, *, port: int) -> None:
         box=None if state.socket is None else Box(config.admin_group, runtime_folder=state.runtime_folder),
     )
     store.listen(services.committed.ring)
-    engine.on_desired = services.desired.ring
+    if services.workers is not None:
+        services.workers.on_desired = services.desired.ring
     controller.on_control = services.control.ring
     http = _Http(services)
-    engine.open(controller.load())
+    works.adopt(controller)
+    works.open(controller.load)
     controller.start()
     state.write_json(state.server_file, _about(address, store.id))
     log.info("swell %s serves %s from %s at http://%s", __version__, state, state.root, address)
     services.doorkeeper.reopen(store.doors.opened())
-    supervisor = WorkerSupervisor(state)
-    supervisor.start()
     FolderWatch(state, services.stop).start()
     try:
+        open_standing(services)
         http.run(sockets=listeners)
     finally:
         services.doorkeeper.close_all()
-        supervisor.close()
         controller.close()
+        works.close()
         notifier.close()
         store.close()
         state.server_file.unlink(missing_ok=True)
@@ -201,10 +254,11 @@ def _about(address: str, store: str) -> dict[str, Any]:
     return {"url": f"http://{address}", "pid": os.getpid(), "store": store, "version": __version__}
 
 
-def _listeners(state: StateFolder, port: int) -> list[socket.socket]:
-    """Loopback first; then the sockets for containers and, on a box, for everybody."""
+def _listeners(state: StateFolder, port: int, beyond: Listening | None) -> list[socket.socket]:
+    """Loopback first; then the sockets for containers and, on a box, for everybody; then whatever was asked for."""
     for_everybody = [] if state.socket is None else [listen_on(state.socket)]
-    return [_listen(state, port), _listen_for_containers(state), *for_everybody]
+    for_others = [] if beyond is None else [beyond.open()]
+    return [_listen(state, port), _listen_for_containers(state), *for_everybody, *for_others]
 
 
 def _listen(state: StateFolder, port: int) -> socket.socket:
@@ -214,17 +268,12 @@ def _listen(state: StateFolder, port: int) -> socket.socket:
     last = int(text) if text.isdigit() else 0  # a power cut may leave it empty
     safe = () if state.socket is None else BOX_PORTS
     for candidate in [port] if port else [last, *safe, 0]:
-        # Named as TCP, or asyncio does not switch off Nagle's algorithm and every answer waits 40 ms for an ACK.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((LOOPBACK, candidate))
-        except OSError as error:
-            listener.close()
+            listener = listen(LOOPBACK, candidate, todo="choose another with --port")
+        except Conflict:
             if candidate == port and port:
-                raise Conflict(f"port {port} cannot be used: {error.strerror}; choose another with --port") from error
+                raise
             continue
-        listener.listen(1024)
         path.write_text(str(listener.getsockname()[1]))
         return listener
     raise Conflict("no port is free on loopback; end something that listens there")
@@ -263,39 +312,6 @@ class FolderWatch(threading.Thread):
             time.sleep(FOLDER_LOOK_S)
         log.error("%s was deleted; ending", self._state)
         self._stop()
-
-
-class WorkerSupervisor(threading.Thread):
-    """Keeps one worker alive on this machine. It is in a session of its own: it and its tasks outlive us."""
-
-    def __init__(self, state: StateFolder) -> None:
-        super().__init__(name="worker-supervisor", daemon=True)
-        self._state = state
-        self.is_closing = False
-
-    def close(self) -> None:
-        """A server that ends in order takes its worker along; tasks stay, and the next worker takes them up."""
-        self.is_closing = True
-        holder = self._state.lock_holder("worker")
-        if holder:
-            os.kill(holder, signal.SIGTERM)
-        self.join(WORKER_ENDS_S)
-
-    def run(self) -> None:
-        while not self.is_closing:
-            holder = self._state.lock_holder("worker")
-            if holder:
-                wait_for_end(holder)
-            else:
-                self._spawn().wait()
-            if not self.is_closing:
-                time.sleep(RESPAWN_S)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-m", "swell.worker", "--state", str(self._state.root)]
-        if self._state.socket is not None:
-            argv += ["--socket", str(self._state.socket)]
-        return spawn_detached(argv, self._state.worker_log)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
     ]
 )
 SECRET_BYTES = 32
+SECRET_CHARACTERS_MIN = 16  # of one that somebody else has made
 EXIT_ALREADY_SERVED = 3  # of a server that found the folder's lock taken
 PROBE_S_MAX = 5.0  # asking who holds a lock takes microseconds; this is for one that was stopped in the middle
 PROBE_BYTES = 256 * 1024  # what a new database and its log take before the first job
@@ -183,6 +184,22 @@ class StateFolder:
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
         return found
+
+    def keep_secret(self, path: Path, source: Path) -> None:
+        """Somebody else makes this secret: what their file says is ours from now on, too."""
+        try:
+            given = source.read_text().strip()
+        except OSError as error:
+            raise Rejected(
+                f"the token file {source} cannot be read: {error.strerror}; make it, or name another"
+            ) from error
+        if len(given) < SECRET_CHARACTERS_MIN:
+            raise Rejected(
+                f"the token file {source} has {len(given)} characters, which can be guessed; "
+                f"write at least {SECRET_CHARACTERS_MIN}: openssl rand -base64 32"
+            )
+        if not path.exists() or path.read_text().strip() != given:
+            self._write(path, given + "\n")
 
     def read_json(self, path: Path) -> dict[str, Any]:
         try:

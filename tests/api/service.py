@@ -19,6 +19,7 @@ import uvicorn
 from swell.api import Measured, Services, create_app
 from swell.api.box import Box
 from swell.api.connections import Connection
+from swell.api.members import Members
 from swell.config import Config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
@@ -55,7 +56,9 @@ class Answer:
 class Service:
     """Store, controller, engine and HTTP as the server puts them together, without its process."""
 
-    def __init__(self, folder: Path, *, box: Box | None = None, config: Config | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, box: Box | None = None, members: Members | None = None, config: Config | None = None
+    ) -> None:
         self.state = StateFolder(folder)
         self.state.prepare()
         self.store = open_store(self.state.database, time.time)
@@ -70,6 +73,7 @@ class Service:
             self.store, engine, SystemClock(), keep_s=None, reporting=reporting, watch=metrics.cycled
         )
         self.stopped = threading.Event()
+        self.is_ready = True
         self.services = Services(
             store=self.store,
             controller=self.controller,
@@ -79,12 +83,15 @@ class Service:
             worker_token=WORKER,
             job_secret=JOB_SECRET,
             checkpoints=self.controller.checkpoint_folder,
+            url=f"http://{self.host}",
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",
             stop=self.stopped.set,
             metrics=metrics,
             config=config or Config(),
             box=box,
+            members=members,
+            is_ready=lambda: self.is_ready,
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring

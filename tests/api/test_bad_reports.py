@@ -133,6 +133,7 @@ WRONG = ([], {}, "x", None, -1, 1e30, True, [[]], "1; drop", 0.5)
         ("checkpoint", (None,)),
         ("metrics", ({},)),
         ("yielding", (True,)),
+        ("ready_to_stop", (True,)),
     ],
 )
 def test_wrong_types_are_refused_with_the_field(unharmed, field, fine):
@@ -145,7 +146,10 @@ def test_wrong_types_are_refused_with_the_field(unharmed, field, fine):
 
 NO_NUMBER = "Input should be a valid number, unable to parse string as a number, but is text:"
 NO_INTEGER = "Input should be a valid integer, got a number with a fractional part, but is a number:"
-FIELDS = "rank, at, begun, epochs_done, epochs_total, epochs, steps, memory_mib, checkpoint, metrics, yielding"
+FIELDS = (
+    "rank, at, begun, epochs_done, epochs_total, epochs, steps, memory_mib, checkpoint, metrics, yielding, "
+    "ready_to_stop"
+)
 KNOWN, SORTED = f"known: {FIELDS}", f"known: {', '.join(sorted(FIELDS.split(', ')))}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.people import ADMIN, NOBODY, OTHER, OWNER, ask, name_of, submit
+from api.people import ADMIN, AT_ROOT, NOBODY, OTHER, OWNER, ask, name_of, submit
 from api.service import USER, WORKER, Service, submission
 from swell.api.box import Box
 from swell.config import parse_config
@@ -19,6 +19,9 @@ LIMITS = {"limits": {"default": {"queued": 1000, "priority": 9}, "users": {name_
 #: A refusal of a job's state (409) is an answer about it; 404 is none.
 ENDPOINTS: dict[tuple[str, str], tuple[Any, tuple[int, int, int, int]]] = {
     ("GET", "/health"): (None, (200, 200, 200, 200)),
+    ("GET", "/healthz"): (None, (200, 200, 200, 200)),
+    ("GET", "/readyz"): (None, (200, 200, 200, 200)),
+    ("GET", "/metrics"): (None, (403, 403, 200, 403)),
     ("GET", "/server"): (None, (200, 200, 200, 403)),
     ("POST", "/server/stop"): (None, (403, 403, 202, 403)),
     ("GET", "/nodes"): (None, (200, 200, 200, 403)),
@@ -83,7 +86,8 @@ def filled(value: Any, ref: int) -> Any:
 def test_every_endpoint_is_in_the_table(box):
     paths = ask(box, ADMIN, "GET", "/openapi.json").json["paths"]
     described = {(method.upper(), path.removeprefix("/api/v1")) for path, some in paths.items() for method in some}
-    assert {(method, path.partition("?")[0]) for method, path in ENDPOINTS} == described
+    unlisted = {("GET", path) for path in AT_ROOT}
+    assert {(method, path.partition("?")[0]) for method, path in ENDPOINTS} == described | unlisted
 
 
 @pytest.mark.parametrize(("method", "path"), ENDPOINTS)

@@ -37,6 +37,14 @@ def test_a_report_is_shown_as_soon_as_it_is_answered(trainee):
     ]
 
 
+def test_one_that_is_ready_to_stop_is_stopped_at_once(trainee):
+    """Nobody had asked this one, so the answer has nothing to say; it waits for SIGTERM anyway."""
+    answer = trainee.report(epochs_done=2, checkpoint={"epochs_done": 2}, yielding=True, ready_to_stop=True)
+    found = trainee.shown()
+    assert (answer.status, answer.json) == (200, GO_ON)
+    assert (found["state"], found["reason"]["evidence"]["cause"]) == ("stopping", "it is ready to stop")
+
+
 @pytest.mark.parametrize("where", ["deep/er/file", "folder", "./plain"])
 def test_a_checkpoint_is_a_file_or_a_folder_anywhere_in_the_jobs_own(trainee, where):
     path = trainee.folder / where

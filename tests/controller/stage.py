@@ -14,6 +14,7 @@ from swell.model.cluster import Device, Node
 from swell.model.job import Array, AttemptId, Dimension, Role
 from swell.model.launch import GpuSeen, Launch, Observation, RunSeen, TaskSeen
 from swell.model.quantity import IndexSet
+from swell.model.reason import Reason
 from swell.model.resources import Resources
 from swell.model.training import Checkpoint, Control, Report, TrainingRecord
 from swell.store import JobRecord, NewJob, Store, open_store
@@ -131,9 +132,13 @@ class Stage:
     def began(self, job: int, *indices: int) -> None:
         self.engine.tasks += [TaskSeen(self.present(job), i, "a", i, self.clock.time) for i in indices]
 
-    def ended(self, job: int, index: int, code: int | None = 0, cause: str = "") -> None:
+    def ended(self, job: int, index: int, code: int | None = 0, cause: str = "", problem: str = "") -> None:
         now = self.clock.time
-        self.engine.tasks.append(TaskSeen(self.present(job), index, "a", index, now - 1, now, code, cause))
+        self.engine.tasks.append(TaskSeen(self.present(job), index, "a", index, now - 1, now, code, cause, problem))
+
+    def never_ran(self, job: int, index: int, cause: str, problem: str) -> None:
+        now = self.clock.time
+        self.engine.tasks.append(TaskSeen(self.present(job), index, "a", index, now, now, None, cause, problem))
 
     def run(self, job: int, in_use: tuple[int, ...] = (), left: int = 0, revision: int = 1, done: bool = False) -> None:
         attempt = self.present(job)
@@ -143,6 +148,12 @@ class Stage:
         """What the driver tells of its present attempt."""
         attempt, seen = self.present(job), GpuSeen(memory_mib, peak_mib, quiet_s)
         self.engine.runs[attempt] = RunSeen(attempt, "a", 1, (0,), 0, False, gpu=seen)
+        self.cycle()
+
+    def is_in_trouble(self, job: int, trouble: str) -> None:
+        """While it is being started."""
+        attempt = self.present(job)
+        self.engine.runs[attempt] = RunSeen(attempt, "a", 1, (), 0, False, trouble=trouble)
         self.cycle()
 
     def begin(self, job: int, seconds: float = 0.0) -> None:
@@ -198,6 +209,15 @@ class Stage:
 
     def job(self, job: int) -> JobRecord:
         return self.store.job(job)
+
+    def why(self, job: int) -> Reason:
+        found = self.controller.reason(self.job(job))
+        assert found is not None
+        return found
+
+    def details(self, job: int, kind: str) -> list[dict[str, object]]:
+        """Of its events of one kind."""
+        return [event.detail for event in self.store.events(job=job) if event.kind == kind]
 
     def states(self, *jobs: int) -> list[str]:
         return [str(self.job(job).state) for job in jobs]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from controller.stage import Stage
+from specs import spec
 from swell.controller.reporting import make_token, read_token
 from swell.model.job import AttemptId, Dimension, Role
-from swell.model.launch import LaunchRole
+from swell.model.launch import Launch, LaunchRole
 from swell.model.placement import Company, Rules
 from swell.model.resources import Resources
+from swell.store import NewJob
 
 NEVER = 9e9
 GENAI = {"dimension": Dimension.GPUS, "width_min": 1, "width_max": 4}
@@ -64,6 +68,40 @@ def test_a_launch_is_the_same_after_a_crash(stage: Stage) -> None:
     stage.restart()
     after = stage.launch(job)
     assert (before.own, before.roles, before.lanes) == (after.own, after.roles, after.lanes)
+
+
+# -- objects of a cluster ------------------------------------------------------------------------------------
+
+
+def test_a_launch_names_its_width_its_manifest_and_whether_it_was_seen_to_run(stage: Stage) -> None:
+    role = Role("worker", ("train",), Resources(100, 0, 1), 1)
+    asked = spec(roles=(role,), dimension=Dimension.GPUS, width_min=1, width_max=4)
+    [record] = stage.controller.submit([NewJob(asked, "me", {}, manifest={"kind": "PyTorchJob"})]).result()
+    stage.cycle()
+    stage.restart()
+    launch = stage.launch(record.id)
+    assert (launch.width, stage.store.manifest(launch.manifest)) == (4, {"kind": "PyTorchJob"})
+    assert launch.has_begun is False
+    stage.began(record.id, 0)
+    stage.cycle()
+    stage.restart()
+    assert stage.launch(record.id).has_begun is True
+
+
+def test_a_job_without_a_manifest_has_none_in_its_launch(stage: Stage) -> None:
+    job = stage.gang(2)
+    stage.cycle()
+    assert (stage.launch(job).width, stage.launch(job).manifest) == (2, "")
+
+
+def test_workers_of_before_can_read_a_launch_as_they_are_told_nothing_new(stage: Stage) -> None:
+    job = stage.gang(2)
+    stage.cycle()
+    launch = stage.launch(job)
+    document = launch.to_document()
+    assert document.keys() & {"width", "manifest", "has_begun"} == set()
+    read = Launch.from_document(json.loads(json.dumps(document)))
+    assert (read, read.width, read.manifest, read.has_begun) == (launch, 0, "", False)
 
 
 def test_the_tasks_of_an_array_report_nothing(stage: Stage) -> None:

@@ -122,6 +122,76 @@ def test_an_immediate_one_is_stopped_at_once(stage: Stage) -> None:
     assert stage.job(job).lost_gpu_seconds == 4 * 11.0
 
 
+# -- ready to stop -------------------------------------------------------------------------------------------
+
+
+def is_back_from_four(stage: Stage, job: int) -> None:
+    record = stage.job(job)
+    assert (record.state, record.attempts, record.width) == (JobState.STARTING, 2, 2)
+    assert (record.resizes, record.failures, record.lost_gpu_seconds) == (1, 0, 0.0)
+    assert stage.own(job)["EPOCHS_DONE"] == "4"
+    assert kinds_after(stage, job, "AskedToYield") == ["AskedToYield", "Stopping", "Yielded", "Started"]
+
+
+@pytest.mark.parametrize("code", [75, 143, 137, 0, None])
+def test_one_that_is_ready_to_stop_is_stopped_at_once_and_loses_nothing(stage: Stage, code: int | None) -> None:
+    """Whatever its code: on Kubernetes nobody looks at it, and a pod that is gone has none."""
+    job, other = asked_for_another(stage)
+    stage.saved(job, 4.0, seconds=30.0, path="four")
+    stage.say(job, is_yielding=True, is_ready=True)
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", "1.1", 30.0)])
+    assert stage.job(job).reason_evidence["cause"] == f"shrinks from 4 to 2 for job {other}"
+    stage.finish(job, code, cause=CAUSE_STOPPED, seconds=3.0)
+    is_back_from_four(stage, job)
+
+
+def test_said_twice_it_is_stopped_once_also_over_a_crash(stage: Stage) -> None:
+    job, _ = asked_for_another(stage)
+    stage.saved(job, 4.0, seconds=30.0, path="four")
+    stage.say(job, is_ready=True)
+    stage.restart()
+    stage.say(job, is_ready=True)
+    assert stage.asked_to("stop") == [("stop", "1.1", 30.0)], "the new server says it once, to an engine that forgot"
+    stage.finish(job, 143, cause=CAUSE_STOPPED)
+    is_back_from_four(stage, job)
+
+
+def test_rank_0_speaks_for_all_ranks(stage: Stage) -> None:
+    job = team(stage)
+    stage.saved(job, 4.0, seconds=30.0)
+    stage.say(job, rank=1, is_ready=True)
+    assert (stage.states(job), stage.asked_to("stop")) == (["running"], [])
+    stage.say(job, is_ready=True)
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", "1.1", 30.0)])
+    stage.finish(job, 143, 137, cause=CAUSE_STOPPED, seconds=2.0)
+    assert (stage.states(job), stage.job(job).lost_gpu_seconds) == (["starting"], 0.0)
+
+
+def test_what_it_did_and_did_not_save_is_lost_all_the_same(stage: Stage) -> None:
+    job, _ = asked_for_another(stage)
+    stage.say(job, begun=5, epochs_done=4.0)
+    stage.say(job, is_ready=True, seconds=30.0)
+    stage.finish(job, 143, cause=CAUSE_STOPPED)
+    assert (stage.own(job)["EPOCHS_DONE"], stage.job(job).lost_gpu_seconds) == ("3", 4 * 30.0)
+
+
+def test_one_that_nobody_asked_is_stopped_too_instead_of_waiting_for_ever(stage: Stage) -> None:
+    job = wide(stage)
+    stage.say(job, is_ready=True)
+    assert stage.job(job).reason_evidence["cause"] == "it is ready to stop"
+    stage.finish(job, 143, cause=CAUSE_STOPPED)
+    assert (stage.states(job), stage.job(job).lost_gpu_seconds) == (["starting"], 0.0)
+
+
+def test_and_fails_if_it_has_not_saved_anything_since_its_start(stage: Stage) -> None:
+    """It would come back and do the same for ever."""
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.say(job, is_ready=True)
+    stage.finish(job, 143, cause=CAUSE_STOPPED)
+    assert stage.states(job) == ["failed"]
+
+
 # -- the deadline --------------------------------------------------------------------------------------------
 
 

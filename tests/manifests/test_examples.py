@@ -35,8 +35,8 @@ EXAMPLES = ROOT / "examples" / "kubernetes"
 
 
 def read(name: str) -> JobSpec:
-    [spec] = read_manifests((EXAMPLES / name).read_text(), Context(workdir="/home/ann"))
-    return spec
+    [manifest] = read_manifests((EXAMPLES / name).read_text(), Context(workdir="/home/ann"))
+    return manifest.spec
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])

@@ -92,7 +92,7 @@ def test_a_group_in_two_documents_is_refused():
         "documents 1 and 3 are both in the pod group 'a', but each is a job of its own and would start alone; "
         "write them as one Job, JobSet or PyTorchJob"
     )
-    assert [spec.pod_group for spec in read_manifests(yaml.safe_dump_all(pods[:2]), CONTEXT)] == ["a", "b"]
+    assert [one.spec.pod_group for one in read_manifests(yaml.safe_dump_all(pods[:2]), CONTEXT)] == ["a", "b"]
 
 
 # -- priorities ----------------------------------------------------------------------------------------------------

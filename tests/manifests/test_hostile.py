@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swell.errors import Rejected
-from swell.manifests import read_document
+from swell.manifests import Context, object_ref, read_document, read_manifests
 from swell.model.job import JobSpec
 
 from .kubernetes import CONTEXT, container, gpus, job, jobset, pod, pytorchjob, replicas, replicated, template
 
+CLUSTER = replace(CONTEXT, on_cluster=True)
 FULL = container(
     args=["--x"],
     env=[{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
@@ -59,6 +61,33 @@ DOCUMENTS = {
     ),
     "Elastic": pytorchjob(worker=replicas(2), elasticPolicy={"minReplicas": 1, "maxReplicas": 4}),
 }
+SHARED = {"name": "a", "annotations": {"swell.dev/gpu-memory": "6GiB"}}
+ON_CLUSTER = {
+    **DOCUMENTS,
+    "Shared": pod(container(**gpus(1)), metadata=SHARED, schedulerName="swell"),
+    "Whole": pod(
+        {"name": "a", "ports": [{"containerPort": 80, "hostPort": 80}], "restartPolicyRules": []},
+        {"name": "b", "resources": {"limits": {"rdma/hca": "1", "memory": "1Gi"}, "claims": []}},
+        initContainers=[{"name": "c", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+        resources={"requests": {"cpu": "4"}, "limits": {"memory": "4Gi"}},
+        overhead={"cpu": "100m"},
+        topologySpreadConstraints=[{"maxSkew": 1}],
+    ),
+    "Native": {
+        "apiVersion": "swell/v1",
+        "kind": "Job",
+        "metadata": {"name": "own"},
+        "spec": {
+            "command": ["a", "b"],
+            "image": "i",
+            "array": "0-9%2",
+            "env": {"A": "b"},
+            "workdir": "/w",
+            "mounts": [],
+        },
+    },
+}
+PLACES = [(kind, CONTEXT) for kind in DOCUMENTS] + [(kind, CLUSTER) for kind in ON_CLUSTER]
 NONSENSE: list[Any] = [
     *[None, True, False, 0, 1, -1, 1.5, 10**40, -(10**40), float("inf"), float("nan")],
     *["", " ", "0", "-1", "0.5", "1e400", "9" * 400, "\0", "\ud800", "$(A)", "x" * 10_000, "../../etc/passwd"],
@@ -84,10 +113,12 @@ def with_nonsense(document: dict[str, Any], path: tuple[Any, ...], value: Any) -
     return broken
 
 
-def reads_or_refuses(document: object) -> None:
+def reads_or_refuses(document: dict[str, Any], context: Context) -> None:
     spec, said = None, ""
     try:
-        spec = read_document(document, CONTEXT)
+        [found] = read_manifests(document, context)
+        spec = found.spec
+        assert object_ref(found.document).kind
     except Rejected as problem:
         said = str(problem)
     if spec is None:
@@ -98,17 +129,17 @@ def reads_or_refuses(document: object) -> None:
     assert all(role.count >= 1 and role.resources.gpus >= 0 for role in spec.roles)
 
 
-@pytest.mark.parametrize("kind", DOCUMENTS)
-def test_the_documents_are_good_as_long_as_nobody_breaks_them(kind):
-    reads_or_refuses(DOCUMENTS[kind])
-    assert read_document(DOCUMENTS[kind], CONTEXT).roles
+@pytest.mark.parametrize(("kind", "context"), PLACES)
+def test_the_documents_are_good_as_long_as_nobody_breaks_them(kind, context):
+    reads_or_refuses(ON_CLUSTER[kind], context)
+    assert read_document(ON_CLUSTER[kind], context).roles
 
 
-@pytest.mark.parametrize("kind", DOCUMENTS)
-def test_nonsense_in_any_place_is_read_or_refused(kind):
-    for path in places(DOCUMENTS[kind]):
+@pytest.mark.parametrize(("kind", "context"), PLACES)
+def test_nonsense_in_any_place_is_read_or_refused(kind, context):
+    for path in places(ON_CLUSTER[kind]):
         for value in NONSENSE:
-            reads_or_refuses(with_nonsense(DOCUMENTS[kind], path, value))
+            reads_or_refuses(with_nonsense(ON_CLUSTER[kind], path, value), context)
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
@@ -130,12 +161,13 @@ ANY = st.recursive(
 )
 
 
-@given(st.sampled_from(sorted(DOCUMENTS)), st.data())
-def test_random_values_in_random_places_are_read_or_refused(kind, data):
-    document = DOCUMENTS[kind]
+@given(st.sampled_from(PLACES), st.data())
+def test_random_values_in_random_places_are_read_or_refused(place, data):
+    kind, context = place
+    document = ON_CLUSTER[kind]
     for path in data.draw(st.lists(st.sampled_from(list(places(document))), min_size=1, max_size=3)):
         try:
             document = with_nonsense(document, path, data.draw(ANY))
         except (KeyError, IndexError, TypeError):  # an earlier one took its place away
             continue
-    reads_or_refuses(document)
+    reads_or_refuses(document, context)

@@ -17,8 +17,8 @@ WORK_S_MAX = 2.0  # a bomb takes minutes; this is for a loaded machine
 
 
 def read(spec: str, head: str = HEAD):
-    [job] = read_manifests(f"{head}spec: {spec}\n", CONTEXT)
-    return job
+    [manifest] = read_manifests(f"{head}spec: {spec}\n", CONTEXT)
+    return manifest.spec
 
 
 def refusal(text: str) -> str:
@@ -31,7 +31,7 @@ def refusal(text: str) -> str:
 
 def test_a_file_may_hold_several_jobs_and_empty_documents_between_them():
     text = f"---\n{HEAD}spec: {{command: [a]}}\n---\n# nothing\n---\n{HEAD}spec: {{command: [b]}}\n...\n"
-    assert [job.name for job in read_manifests(text, CONTEXT)] == ["a", "b"]
+    assert [one.spec.name for one in read_manifests(text, CONTEXT)] == ["a", "b"]
 
 
 def test_one_bad_document_of_several_means_none_is_read_and_says_which():
@@ -110,7 +110,7 @@ def test_a_yaml_tag_never_makes_anything_but_plain_values(tag):
 
 
 def test_an_alias_is_fine_where_it_stands_for_little():
-    job = read_manifests(f"{HEAD}spec: {{command: &c [a, b], env: {{<<: {{A: b}}}}, workdir: &w x}}\n", CONTEXT)[0]
+    job = read_manifests(f"{HEAD}spec: {{command: &c [a, b], env: {{<<: {{A: b}}}}, workdir: &w x}}\n", CONTEXT)[0].spec
     assert (job.roles[0].command, job.env) == (("a", "b"), (("A", "b"),))
 
 
@@ -155,7 +155,7 @@ def test_a_manifest_over_a_mebibyte_is_refused_unread():
 
 def test_a_comment_of_almost_a_mebibyte_is_read():
     head = "#" * (MANIFEST_BYTES_MAX - 100) + "\n"
-    assert read_manifests(f"{head}{HEAD}spec: {{command: [a]}}", CONTEXT)[0].name == "a"
+    assert read_manifests(f"{head}{HEAD}spec: {{command: [a]}}", CONTEXT)[0].spec.name == "a"
 
 
 def test_whatever_is_written_the_answer_is_jobs_or_a_refusal():

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from swell.model.cluster import Node
 from swell.model.job import JobState, ResizeMode
 from swell.model.placement import Company, Rules, objection
-from swell.model.plan import JobView, Plan, Resize, SetSlots, Slot, Snapshot, Standing, Start
+from swell.model.plan import JobView, Plan, Resize, SetSlots, Slot, Snapshot, Start
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import check_plan, explain, make_plan
@@ -196,7 +196,7 @@ def test_nobody_overtakes_one_of_the_same_shape(story: Story):
         refused = set()
         for job in waiting(snapshot):
             if job.id in plan.verdicts:
-                if is_within_limit(job, snapshot):
+                if is_within_its_users_limit(snapshot, job):
                     refused.add(job.shape)
             else:
                 assert job.shape not in refused
@@ -207,7 +207,7 @@ def test_the_one_at_the_head_of_the_line_starts_when_it_fits_and_arrays_give_way
     for _, snapshot, plan in played(story):
         arrays = [job for job in snapshot.jobs if job.shape.is_array and job.state in HOLDING]
         for job in at_the_head(snapshot, arrays):
-            if fits(job, left_over(snapshot)) and is_within_limit(job, snapshot):
+            if fits(job, left_over(snapshot)):
                 assert job.id in starting(plan)
             elif fits(job, left_over(snapshot, without=frozenset(array.id for array in arrays))):
                 after = drained(applied(snapshot, plan))
@@ -215,21 +215,24 @@ def test_the_one_at_the_head_of_the_line_starts_when_it_fits_and_arrays_give_way
                 assert fits(job, left_over(after, without=yielding))
 
 
-def is_within_limit(job: JobView, snapshot: Snapshot) -> bool:
-    """Of the GPUs that its user may hold, the only limit in these stories."""
-    limit = snapshot.users.get(job.user, Standing()).gpus_max
-    held = sum(slot.resources.gpus for one, slot in snapshot.held() if one.user == job.user)
-    ((task, count),) = job.shape.tasks_at(job.shape.width_min)
-    return limit is None or not task.gpus or held + task.gpus * count <= limit
-
-
 HOLDING = (JobState.STARTING, JobState.RUNNING)
 
 
 def at_the_head(snapshot: Snapshot, arrays: list[JobView]) -> list[JobView]:
-    """The first that waits, if it stands before all arrays that run."""
+    """The first that waits, if it may have what it asks for and stands before all arrays that run."""
     ahead = min(((-array.priority, array.id) for array in arrays), default=(1, 0))
-    return [job for job in waiting(snapshot)[:1] if (-job.priority, job.id) < ahead]
+    allowed = [job for job in waiting(snapshot)[:1] if is_within_its_users_limit(snapshot, job)]
+    return [job for job in allowed if (-job.priority, job.id) < ahead]
+
+
+def is_within_its_users_limit(snapshot: Snapshot, job: JobView) -> bool:
+    """Of whole GPUs, which is all that the stories of these properties have."""
+    standing = snapshot.users.get(job.user)
+    if standing is None or standing.gpus_max is None:
+        return True
+    held = sum(slot.resources.gpus for other, slot in snapshot.held() if other.user == job.user)
+    ((task, count),) = job.shape.tasks_at(1 if job.shape.is_array else job.shape.width_min)
+    return not task.gpus or held + task.gpus * count <= standing.gpus_max
 
 
 def drained(snapshot: Snapshot) -> Snapshot:

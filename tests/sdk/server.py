@@ -28,6 +28,7 @@ FIELDS = {
     "checkpoint",
     "metrics",
     "yielding",
+    "ready_to_stop",
 }
 
 

@@ -84,6 +84,19 @@ def test_opening_makes_the_newest_schema_and_opening_again_leaves_it(tmp_path, c
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
 
 
+def test_jobs_of_before_manifests_were_kept_have_none(tmp_path, clock):
+    path = tmp_path / "swell.db"
+    store = open_store(path, clock)
+    [job] = accept(store, "a")
+    store.close()
+    with create_engine(f"sqlite:///{path}").begin() as connection:
+        command.downgrade(config(connection), "0003")
+    store = open_store(path, clock)
+    found = store.job(job)
+    store.close()
+    assert (found.name, found.manifest, found.unplaced, found.problem) == ("a", "", 0, "")
+
+
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path, clock):
     path = tmp_path / "swell.db"
     open_store(path, clock).close()

@@ -124,6 +124,28 @@ def test_an_environment_goes_with_the_last_job_that_has_it(store, tmp_path):
     assert rows(tmp_path, "SELECT count(*) FROM environment") == [(0,)]
 
 
+def test_a_manifest_is_kept_once_by_its_hash_and_a_job_may_have_none(store, tmp_path):
+    manifest = {"kind": "PyTorchJob", "spec": {"runPolicy": {"suspend": True}}}
+    other = {"spec": {"runPolicy": {"suspend": True}}, "kind": "PyTorchJob"}
+    new = [replace(new_job("a"), manifest=manifest), replace(new_job("b"), manifest=other), new_job("c")]
+    accepted = store.accept(new).result()
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    assert [job.manifest for job in accepted] == [digest, digest, ""]
+    assert [store.job(job.id).manifest for job in accepted] == [digest, digest, ""]
+    assert (store.manifest(digest), rows(tmp_path, "SELECT hash FROM manifest")) == (manifest, [(digest,)])
+    with pytest.raises(NotFound, match="there is no manifest of-nobody"):
+        store.manifest("of-nobody")
+
+
+def test_a_manifest_goes_with_the_last_job_that_has_it(store, tmp_path):
+    store.accept([replace(new_job(name), manifest={"kind": "Job"}) for name in ("a", "b")]).result()
+    accept(store, "without")
+    store.forget([1], by="ann").result()
+    assert rows(tmp_path, "SELECT count(*) FROM manifest") == [(1,)]
+    store.forget([2], by="ann").result()
+    assert rows(tmp_path, "SELECT count(*) FROM manifest") == [(0,)]
+
+
 def attempt(job: int, number: int = 1, **changes: Any) -> AttemptRecord:
     slots = (Slot(0, "n1", Resources(1000, 5, 1), ("gpu-0",)), Slot(1, "n2", Resources(1000, 5, 0), (), True))
     placements = [{"task": 0, "node": "n1", "devices": ["gpu-0"]}]

@@ -3,7 +3,8 @@
 A thin skin over `swell_sdk.Run`: the old names, the same threads. Such a script calls `measure()` in every step,
 `start_epoch()` and `end_epoch()` around every epoch, and saves by itself *after* `end_epoch()`. So an epoch counts as
 durable only when the script has come past its save: at the next `start_epoch()`, the next `measure()`, `end()`, or
-the clean end of the process. Asked to stop, it ends at the first `measure()` of an epoch, with exit code 0.
+the clean end of the process. Asked to stop, it ends at the first `measure()` of an epoch, with exit code 0 (with 75
+where it waits to be stopped: `swell_sdk.waiting`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from time import perf_counter
 from typing import Any, List, NoReturn, Optional, Tuple
 
 from swell_sdk import attach
+from swell_sdk.run import YIELDED
 from swell_sdk.voice import say
 
 SNAPSHOTS = Path("/snapshots")
@@ -122,7 +124,8 @@ class KubeProfiler:
 
     def _stop(self) -> NoReturn:
         self._run.flush_yield()
-        sys.exit()
+        # Ended from outside it must not look as if it was done.
+        sys.exit(YIELDED if self._run.environment.waits_to_be_stopped else None)
 
     def _at_exit(self) -> None:
         if _is_clean_end():

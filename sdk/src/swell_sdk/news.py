@@ -35,8 +35,8 @@ class Checkpoint:
         return {"epochs_done": self.epochs_done, "path": self.path, "at": self.at}
 
 
-#: begun, epochs_done, epochs_total, yielding
-Figures = Tuple[int, int, Optional[int], bool]
+#: begun, epochs_done, epochs_total, yielding, ready to stop
+Figures = Tuple[int, int, Optional[int], bool, bool]
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,14 @@ class Report:
         return not (self.epochs or self.steps_since[0] or self.metrics or self.memory_mib is not None)
 
     def to_document(self) -> Dict[str, Any]:
-        begun, epochs_done, epochs_total, yielding = self.figures
+        begun, epochs_done, epochs_total, yielding, is_ready = self.figures
         document: Dict[str, Any] = {"rank": self.rank, "begun": begun, "epochs_done": epochs_done}
         if epochs_total is not None:
             document["epochs_total"] = epochs_total
         if yielding:
             document["yielding"] = True
+        if is_ready:
+            document["ready_to_stop"] = True
         if self.epochs:
             document["epochs"] = [list(epoch) for epoch in self.epochs]
         if self.steps_since[0]:
@@ -84,6 +86,7 @@ class News:
         self.epochs_done = epochs_done  #: durable or not; never goes back
         self.epochs_total = epochs_total
         self.yielding = False
+        self.is_ready = False  #: to be stopped: everything is durable, and it only waits
         self.steps = 0
         self.step_seconds = 0.0
         # Re-entrant: a script's own signal handler may save while training is in here.
@@ -160,6 +163,9 @@ class News:
 
     def refuse(self, report: Report) -> None:
         """The server will never take it. Progress and checkpoint get one more chance without the rest."""
+        if report.figures[-1]:
+            self.is_ready = False  # a server of before does not know the word
+            return
         if report.is_bare:
             self.settle(report)
             return
@@ -168,7 +174,7 @@ class News:
             self._is_next_bare = True
 
     def _figures(self) -> Figures:
-        return self.begun, self.epochs_done, self.epochs_total, self.yielding
+        return self.begun, self.epochs_done, self.epochs_total, self.yielding, self.is_ready
 
     def _with_details(self, report: Report) -> Report:
         steps, seconds = self.steps, self.step_seconds

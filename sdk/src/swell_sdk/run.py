@@ -8,7 +8,8 @@
         run.save(lambda path: store(model, path))
 
 Nothing here raises anything of its own into training, apart from the `SystemExit(75)` with which a job that was asked
-to stop ends, and nothing waits for the network, apart from the last report of a job that is about to end.
+to stop ends, and nothing waits for the network, apart from the last report of a job that is about to end (and may have
+to wait until somebody ends it: `waiting.py`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from swell_sdk.memory import peak_mib
 from swell_sdk.news import Checkpoint, News
 from swell_sdk.orders import Orders
 from swell_sdk.voice import say
+from swell_sdk.waiting import wait_to_be_stopped
 
 YIELDED = 75  # EX_TEMPFAIL: "run me again"
 FLUSH_S = 3.0  # how long the end of a job waits for the server
@@ -227,9 +229,14 @@ class Run:
             self._link.tell()
 
     def flush_yield(self) -> None:
-        """Tell the server that this process ends because it was asked to. Waits for it, within bounds."""
+        """Tell the server that this process ends because it was asked to. Waits for it, within bounds.
+
+        Where somebody else is to end it (`waiting.py`), waits for that, too.
+        """
         self.news.yielding = True
         self.finish()
+        if self._link is not None and self.environment.waits_to_be_stopped:
+            wait_to_be_stopped(self._link, self.news, self.orders)
 
     def finish(self) -> None:
         """What is left to say, once, within bounds."""

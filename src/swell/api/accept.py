@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from swell.api.caller import Caller
 from swell.api.containers import refuse_without_runtime
 from swell.api.services import Services
 from swell.errors import Denied, Rejected
+from swell.manifests import Manifest
 from swell.model.job import JobSpec
 from swell.store import JobRecord, NewJob
 
@@ -16,7 +18,7 @@ from swell.store import JobRecord, NewJob
 async def accept(
     services: Services,
     caller: Caller,
-    specs: list[JobSpec],
+    manifests: list[Manifest],
     env: Mapping[str, str],
     *,
     key: str | None = None,
@@ -25,9 +27,12 @@ async def accept(
     """All or none, in the caller's name. Accepted means written to disk."""
     if services.box is not None and caller.uid is None:
         raise Denied(f"jobs run here as who submits them, and {caller.user!r} is nobody of this machine")
+    specs = [one.spec for one in manifests]
     _refuse_priority(services, caller, specs)
-    await refuse_without_runtime(services, specs)
-    new = [NewJob(spec, caller.user, dict(env), caller.uid) for spec in specs]
+    if services.members is not None:
+        await services.members.refuse_creation(caller, manifests)
+    await refuse_what_cannot_be(services, manifests)
+    new = [NewJob(one.spec, caller.user, dict(env), caller.uid, _kept(services, one)) for one in manifests]
     accepted = services.controller.submit(
         new,
         key=key,
@@ -38,10 +43,23 @@ async def accept(
     return await asyncio.wrap_future(accepted)
 
 
+async def refuse_what_cannot_be(services: Services, manifests: list[Manifest]) -> None:
+    """On a cluster its API server is asked; on a machine, whether one can run containers."""
+    if services.cluster is not None:
+        await asyncio.to_thread(services.try_out, manifests)
+    else:
+        await refuse_without_runtime(services, [one.spec for one in manifests])
+
+
+def _kept(services: Services, manifest: Manifest) -> dict[str, Any] | None:
+    """What its object is made from; a machine of our own needs only the spec."""
+    return None if services.cluster is None else manifest.document
+
+
 def _refuse_priority(services: Services, caller: Caller, specs: list[JobSpec]) -> None:
     """On a machine of many, nobody gets ahead of the others just by saying so."""
     highest = services.config.limits_of(caller.user).priority
-    if services.box is None or caller.is_admin or highest is None:
+    if not services.is_shared or caller.is_admin or highest is None:
         return
     for spec in specs:
         if spec.priority > highest:

@@ -24,6 +24,7 @@ from swell.api.jobs import jobs_router
 from swell.api.listing import listing_router
 from swell.api.logs import logs_router
 from swell.api.metrics import metrics_router
+from swell.api.probes import probes_router
 from swell.api.reports import ReportIn, reports_router
 from swell.api.security import Guard
 from swell.api.services import Services
@@ -62,6 +63,7 @@ def create_app(services: Services) -> Any:
         change_router,
         usage_router,
         metrics_router,
+        probes_router,
         doors_router,
         server_router,
     ):

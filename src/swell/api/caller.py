@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from swell.errors import Denied
+from swell.model.identity import Identity
 
 SCOPE_KEY = "swell.caller"
 
@@ -21,6 +22,7 @@ class Caller:
     origin: str = ""  #: from where, for the audit: an address, a process
     own: str | None = None  #: whose jobs a name or "all" means; None: everybody's, on a private server
     uid: int | None = None  #: as whom their tasks run; None: as the server itself, which is private
+    identity: Identity | None = None  #: as the cluster names them; None: no cluster does
 
     def may_touch(self, owner: str) -> bool:
         return self.is_admin or owner == self.user

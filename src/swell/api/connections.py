@@ -1,8 +1,8 @@
 """Who is at the other end of a connection, how many may there be, and how long may a request take to arrive?
 
-A Unix socket tells who connected (SO_PEERCRED: the kernel's word, not the client's). Everybody on a machine can connect
-to loopback and to the socket of a box server, so neither may be filled up: connections are counted by whom they come
-from, and one that does not get its request across in time is closed.
+A Unix socket tells who connected (SO_PEERCRED: the kernel's word, not the client's), TCP from which address. Everybody
+on a machine can connect to loopback and to the socket of a box server, so neither may be filled up: connections are
+counted by whom they come from, and one that does not get its request across in time is closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from swell.api.refusals import Refusals
 DESCRIPTORS_KEPT = 150  # of those the process may have: the database, logs being read, notices
 CONNECTIONS_MAX = max(64, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT))
 LOOPBACK_MAX = CONNECTIONS_MAX * 3 // 4  # TCP does not say who connects, so it may not take what the socket needs
-USER_MAX = CONNECTIONS_MAX // 4  # on the socket, of one user: nobody can keep the others out
+USER_MAX = CONNECTIONS_MAX // 4  # of one user on the socket, of one machine elsewhere: nobody can keep the others out
+LOOPBACK = "127.0.0.1"
 ACCEPTED_AT_ONCE = 64  # asyncio accepts so many before the first is counted; well below DESCRIPTORS_KEPT
 WAITING_MAX = 1024  # connections that the kernel keeps for us until they are accepted
 REQUEST_S = 20.0  # for a whole request to arrive; loopback brings 64 MB in a tenth of a second
@@ -77,9 +78,9 @@ class Connection(HttpToolsProtocol):
             return False
         if len(self.connections) > CONNECTIONS_MAX:
             return True
-        uid = None if self.peer is None else self.peer.uid
-        same = sum(_uid(other) == uid for other in self.connections)
-        return same > (LOOPBACK_MAX if uid is None else USER_MAX)
+        whom = _whom(self)
+        same = sum(_whom(other) == whom for other in self.connections)
+        return same > (LOOPBACK_MAX if whom == LOOPBACK else USER_MAX)
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is None and self._head_bytes is not None:
@@ -120,8 +121,9 @@ class Connection(HttpToolsProtocol):
         return str(self.peer or (self.client or ("?",))[0])
 
 
-def _uid(connection: Any) -> int | None:
-    return None if connection.peer is None else int(connection.peer.uid)
+def _whom(connection: Any) -> int | str:
+    """A user of this machine, or an address."""
+    return str((connection.client or (LOOPBACK,))[0]) if connection.peer is None else int(connection.peer.uid)
 
 
 def _peer(found: socket.socket) -> Peer | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 from fastapi import APIRouter, Query, Response
 
@@ -29,12 +30,14 @@ def exec_router(services: Services) -> APIRouter:
         job = find_job(services.store, caller, ref)
         task = _running(services, job, rank)
         attempt = AttemptId(job.id, task.attempt)
+        if services.workers is None:
+            return Json(_pod(services, attempt, task))
         container = job.spec.container
         runtimes = {node.id: node.container_runtime for node in services.controller.snapshot.nodes}
         return Json(
             {
                 "node": task.node,
-                "pid": services.engine.keeper(attempt, task.index),
+                "pid": services.workers.keeper(attempt, task.index),
                 "container": None if container is None else container_name(services.store.id, attempt, task.index),
                 "runtime": shlex.split(runtimes.get(task.node, "")),
                 "runtime_folder": _runtime_folder(services, job),
@@ -42,6 +45,20 @@ def exec_router(services: Services) -> APIRouter:
         )
 
     return router
+
+
+def _pod(services: Services, attempt: AttemptId, task: TaskRecord) -> dict[str, Any]:
+    """Entered with the caller's own kubectl: the cluster decides who may."""
+    pod = None if services.cluster is None else services.cluster.pod_of(attempt, task.index)
+    if pod is None:
+        raise Conflict(f"task {task.index} of attempt {attempt} has no pod just now; `swell why {attempt.job}`")
+    return {
+        "node": task.node,
+        "pid": None,
+        "container": pod.name,
+        "runtime": ["kubectl", "--namespace", pod.namespace],
+        "runtime_folder": None,
+    }
 
 
 def _runtime_folder(services: Services, job: JobRecord) -> str | None:

@@ -10,18 +10,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from swell.api.accept import accept
+from swell.api.accept import accept, refuse_what_cannot_be
 from swell.api.caller import Caller, Who
-from swell.api.containers import refuse_without_runtime
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
 from swell.api.gpus import gpu_documents
 from swell.api.services import Services
 from swell.api.wire import ERRORS, JobOut, JobsOut, Json, Submission
 from swell.errors import Rejected
-from swell.manifests import Context, read_document, read_manifests
+from swell.manifests import Context, Manifest, read_manifests
 from swell.manifests.fields import system_bytes
-from swell.model.job import JobSpec
 from swell.store import JobRecord
 
 WAIT_S_MAX = 60.0
@@ -44,12 +42,12 @@ def jobs_router(services: Services) -> APIRouter:
 
         With an `Idempotency-Key` a repeated request answers with the jobs of the first one.
         """
-        specs = _read(body, lambda ref: find_job(store, caller, ref).id)
-        await refuse_without_runtime(services, specs)
+        manifests = _read(services, body, lambda ref: find_job(store, caller, ref).id)
         if body.dry_run:
-            return Json({"specs": [spec.to_document() for spec in specs]}, 200)
+            await refuse_what_cannot_be(services, manifests)
+            return Json({"specs": [one.spec.to_document() for one in manifests]}, 200)
         key, digest = _key(caller, idempotency_key), _digest(body) if idempotency_key else ""
-        accepted = await accept(services, caller, specs, body.env, key=key, digest=digest)
+        accepted = await accept(services, caller, manifests, body.env, key=key, digest=digest)
         return Json({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
 
     @router.get("/{ref}", response_model=JobOut)
@@ -107,14 +105,13 @@ def _digest(body: Submission) -> str:
     return hashlib.sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
-def _read(body: Submission, find: Callable[[str], int]) -> list[JobSpec]:
+def _read(services: Services, body: Submission, find: Callable[[str], int]) -> list[Manifest]:
     if not body.workdir.startswith("/"):
         raise Rejected(f"workdir {body.workdir!r} is not an absolute path; send the caller's folder in full")
     if len(system_bytes(body.workdir, "workdir")) > PATH_BYTES_MAX:
         raise Rejected(f"workdir is longer than {PATH_BYTES_MAX} bytes, more than the system can use; shorten it")
     for name, text in body.env.items():
         system_bytes(f"{name}={text}", f"env: the variable {name!r}")
-    context = Context(workdir=body.workdir, umask=body.umask, find_job=find)
-    if isinstance(body.manifest, str):
-        return read_manifests(body.manifest, context)
-    return [read_document(body.manifest, context)]
+    is_cluster = services.cluster is not None
+    context = Context(workdir=body.workdir, umask=body.umask, find_job=find, on_cluster=is_cluster)
+    return read_manifests(body.manifest, context)

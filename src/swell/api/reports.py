@@ -61,6 +61,7 @@ class ReportIn(BaseModel):
     checkpoint: CheckpointIn | None = None
     metrics: dict[Name, Finite] = Field(default_factory=dict, max_length=METRICS_MAX)
     yielding: bool = False
+    ready_to_stop: bool = False
 
 
 class MetricIn(BaseModel):
@@ -95,7 +96,7 @@ def reports_router(services: Services) -> APIRouter:
         checkpoint = None
         if body.checkpoint is not None:  # in a thread: its folder may lie on a file system that hangs
             checkpoint = await asyncio.to_thread(_checkpoint, services, whose, body.checkpoint)
-        told = body.model_dump(exclude={"at", "yielding", "checkpoint", "metrics", "epochs", "steps"})
+        told = body.model_dump(exclude={"at", "yielding", "ready_to_stop", "checkpoint", "metrics", "epochs", "steps"})
         report = Report(
             whose,
             **told,
@@ -104,6 +105,7 @@ def reports_router(services: Services) -> APIRouter:
             checkpoint=checkpoint,
             metrics=tuple(body.metrics.items()),
             is_yielding=body.yielding,
+            is_ready=body.ready_to_stop,
         )
         await asyncio.wrap_future(controller.report(report))
         if len(library) > ATTEMPTS_REMEMBERED_MAX:

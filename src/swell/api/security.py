@@ -17,9 +17,11 @@ from fastapi import HTTPException
 
 from swell.api.caller import SCOPE_KEY, Caller
 from swell.api.connections import PEER, Peer
+from swell.api.probes import PROBE_PATHS
 from swell.api.refusals import Refusals
 from swell.api.services import Services
 from swell.controller.reporting import TOKEN_PREFIX, read_token
+from swell.errors import SwellError
 from swell.model.container import SOCKET_NAME
 
 BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
@@ -27,7 +29,7 @@ WORKER_BODY_BYTES_MAX = 64 * 1024 * 1024  # a report of a million tasks' ends
 REPORT_BYTES_MAX = 64 * 1024  # 200 epochs and 50 metrics
 OUR_PATHS = "/api/"
 METRICS_PATH = "/metrics"  # where Prometheus looks
-OPEN_PATHS = ("/api/v1/health",)
+OPEN_PATHS = ("/api/v1/health", *PROBE_PATHS)
 ADDRESS_PATHS = "/d/"  # the address is the token; doors/entrance.py reads it
 WORKER_PATHS = "/api/v1/workers/"
 JOB_PATHS = "/api/v1/attempts/"
@@ -37,6 +39,8 @@ TEXT_SHOWN_MAX = 200  # of a refusal's text in the log: it may quote what was se
 log = logging.getLogger(__name__)
 
 Scope = dict[str, Any]
+Refusal = tuple[int, str, str]  #: status, kind, message
+CANNOT_REVIEW = (503, "Unavailable", "the cluster cannot be asked whose token this is; try again, or see server.log")
 
 
 class Guard:
@@ -46,23 +50,14 @@ class Guard:
         self._app = app
         self._doors = doors  #: everything outside /api/: the words of other systems
         self._services = services
-        self._origins = {f"http://{host}" for host in services.hosts}
+        self._origins = {f"http://{host}" for host in services.hosts} | {services.url}
         self._refusals = Refusals(log)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        is_jobs_socket = _is_jobs_socket(scope)
-        peer: Peer | None = None if is_jobs_socket else scope.get("state", {}).get(PEER)
-        origin = _origin(scope, peer)
-        if is_jobs_socket:
-            refusal = self._jobs_socket_refusal(scope, headers)
-        else:
-            refusal = self._refusal(scope["path"], headers, peer)
-        if refusal is None and _is_for_people(scope["path"]):
-            scope[SCOPE_KEY] = await self._caller(peer, origin)
-            refusal = _unknown(peer) if scope[SCOPE_KEY] is None else None
+        refusal, origin = await self._examine(scope, headers)
         if refusal is not None:
             self._refusals.note(origin, f"{scope['method']} {scope['path'][:TEXT_SHOWN_MAX]!r}: {refusal[2]}")
             await _answer(send, *refusal)
@@ -71,10 +66,32 @@ class Guard:
         if int(headers.get(b"content-length", "0") or 0) > limit:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
-        is_ours = scope["path"].startswith(OUR_PATHS) or scope["path"] == METRICS_PATH
+        is_ours = scope["path"].startswith(OUR_PATHS) or scope["path"] in (METRICS_PATH, *PROBE_PATHS)
         await (self._app if is_ours else self._doors)(scope, _Bounded(receive, limit), send)
 
-    def _jobs_socket_refusal(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str, str] | None:
+    async def _examine(self, scope: Scope, headers: dict[bytes, str]) -> tuple[Refusal | None, str]:
+        """Why it may not pass, and from where it came; who passes is in the scope afterwards."""
+        is_jobs_socket = _is_jobs_socket(scope)
+        peer: Peer | None = None if is_jobs_socket else scope.get("state", {}).get(PEER)
+        origin = _origin(scope, peer)
+        if is_jobs_socket:
+            return self._jobs_socket_refusal(scope, headers), origin
+        refusal = self._site_refusal(scope["path"], headers, peer)
+        if refusal is not None:
+            return refusal, origin
+        try:
+            member = await self._member(scope["path"], headers, peer, origin)
+        except SwellError as problem:
+            self._refusals.note(origin, f"whose token this is cannot be found out: {problem}")
+            return CANNOT_REVIEW, origin
+        if member is None:
+            refusal = self._entry_refusal(scope["path"], headers, peer)
+        if refusal is None and _is_for_people(scope["path"]):
+            scope[SCOPE_KEY] = member or await self._caller(peer, origin)
+            refusal = _unknown(peer) if scope[SCOPE_KEY] is None else None
+        return refusal, origin
+
+    def _jobs_socket_refusal(self, scope: Scope, headers: dict[bytes, str]) -> Refusal | None:
         """No browser gets there, so any Host will do; a job's token, and nothing else, opens it."""
         if not scope["path"].startswith(JOB_PATHS):
             return 403, "Denied", "this socket is for the reports of jobs, and for nothing else"
@@ -82,16 +99,30 @@ class Guard:
 
     async def _caller(self, peer: Peer | None, origin: str) -> Caller | None:
         """None: the kernel names a process whose user nobody here knows."""
-        box = self._services.box
+        box, members = self._services.box, self._services.members
+        if members is not None:
+            return members.administrator(origin)
         if box is None:
             return Caller(self._services.owner, is_admin=True, origin=origin)
         uid = 0 if peer is None else peer.uid  # over TCP it has shown root's token, or one that opens less
         return box.known(uid, origin) or await asyncio.to_thread(box.look_up, uid, origin)
 
-    def _refusal(self, path: str, headers: dict[bytes, str], peer: Peer | None) -> tuple[int, str, str] | None:
+    async def _member(self, path: str, headers: dict[bytes, str], peer: Peer | None, origin: str) -> Caller | None:
+        """Somebody of the cluster; None: it is for others to say who this is, and whether they may pass."""
+        members = self._services.members
+        token = _bearer(headers)
+        if members is None or peer is not None or not token or not _is_for_people(path):
+            return None
+        own = (self._services.token, self._services.worker_token)
+        if path.startswith(ADDRESS_PATHS) or token.startswith(TOKEN_PREFIX + ".") or _is_one_of(token, own):
+            return None
+        return await members.caller(token, origin)
+
+    def _site_refusal(self, path: str, headers: dict[bytes, str], peer: Peer | None) -> Refusal | None:
+        """A page of another site, or one that has made its own name point at us."""
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         hosts = self._services.hosts if peer is None else {SOCKET_HOST}
-        if host not in hosts:
+        if host not in hosts and path not in PROBE_PATHS:
             good = ", ".join(sorted(hosts))
             return 403, "Denied", f"this server does not answer to the Host {host!r}; use one of: {good}"
         if origin is not None and (peer is not None or origin not in self._origins):
@@ -100,6 +131,9 @@ class Guard:
                 "Denied",
                 f"requests from pages of {origin!r} are refused; this API is not for other sites",
             )
+        return None
+
+    def _entry_refusal(self, path: str, headers: dict[bytes, str], peer: Peer | None) -> Refusal | None:
         is_address = path.startswith(ADDRESS_PATHS)
         if path in OPEN_PATHS or is_address or (peer is not None and _is_for_people(path)):
             return None  # on the socket the kernel says who it is
@@ -108,7 +142,7 @@ class Guard:
             return 404, "NotFound", "there is nothing here"  # whoever has no token learns of no door
         return refusal
 
-    def _token_refusal(self, path: str, authorization: str) -> tuple[int, str, str] | None:
+    def _token_refusal(self, path: str, authorization: str) -> Refusal | None:
         scheme, _, token = authorization.partition(" ")
         if path.startswith(JOB_PATHS):
             return self._job_refusal(path, token if scheme.lower() == "bearer" else "")
@@ -128,6 +162,8 @@ class Guard:
             return 403, "Denied", "this token is not for that: workers' and users' tokens are kept apart"
         if token.startswith(TOKEN_PREFIX + "."):
             return 403, "Denied", "this token is a job's: it can report on its own attempt, and nothing else"
+        if self._services.members is not None:
+            return 401, "Denied", "the cluster does not know whose this token is; make a new one: kubectl create token"
         return (
             401,
             "Denied",
@@ -137,11 +173,10 @@ class Guard:
             ),
         )
 
-    def _job_refusal(self, path: str, token: str) -> tuple[int, str, str] | None:
+    def _job_refusal(self, path: str, token: str) -> Refusal | None:
         if not token:
             return 401, "Denied", "a job's token is needed: send 'Authorization: Bearer $SWELL_TOKEN'"
-        others = (self._services.token, self._services.worker_token)
-        if any(hmac.compare_digest(token.encode(), other.encode()) for other in others):
+        if _is_one_of(token, (self._services.token, self._services.worker_token)):
             return 403, "Denied", "this token is not for that: only a job reports on its attempts"
         attempt = read_token(self._services.job_secret, token, self._services.now())
         if attempt is None:
@@ -153,6 +188,15 @@ class Guard:
         if path.removeprefix(JOB_PATHS).partition("/")[0] != str(attempt):
             return 403, "Denied", f"this token is for attempt {attempt} and no other"
         return None
+
+
+def _bearer(headers: dict[bytes, str]) -> str:
+    scheme, _, token = headers.get(b"authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else ""
+
+
+def _is_one_of(token: str, known: tuple[str, ...]) -> bool:
+    return any(hmac.compare_digest(token.encode(), one.encode()) for one in known)
 
 
 def _is_jobs_socket(scope: Scope) -> bool:
@@ -170,7 +214,7 @@ def _origin(scope: Scope, peer: Peer | None) -> str:
     return ":".join(map(str, scope["client"])) if scope.get("client") else ""
 
 
-def _unknown(peer: Peer | None) -> tuple[int, str, str]:
+def _unknown(peer: Peer | None) -> Refusal:
     uid = "" if peer is None else f" {peer.uid}"
     return 403, "Denied", f"the user id{uid} has no account on this machine; its administrator can make one"
 

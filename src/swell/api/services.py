@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from swell.api.bell import Bell
 from swell.api.box import Box
 from swell.api.caller import Caller
 from swell.api.doors.keeper import Doorkeeper
+from swell.api.members import Members
 from swell.config import Config
 from swell.controller import Controller
+from swell.engines.kubernetes import KubernetesEngine
 from swell.engines.workers import WorkersEngine
+from swell.manifests import Manifest
 from swell.metrics import Metrics
 from swell.store import JobRecord, Store
 
@@ -23,17 +26,21 @@ class Services:
 
     store: Store
     controller: Controller
-    engine: WorkersEngine
+    engine: WorkersEngine | KubernetesEngine
     owner: str  #: who this server belongs to
     token: str
     worker_token: str
     job_secret: str  #: what the tokens of jobs are made with
     checkpoints: Callable[[JobRecord], str]  #: a job's folder for them
+    url: str  #: how jobs and others reach us
     hosts: frozenset[str]  #: what a Host header may say
     server_id: str  #: new for every process; workers repeat themselves to a new one
     stop: Callable[[], None]
     config: Config = field(default_factory=Config)
-    box: Box | None = None  #: None: private to the owner
+    box: Box | None = None  #: the users of this machine; None: it is not for them
+    members: Members | None = None  #: the users of a cluster; None: it is not for them
+    try_out: Callable[[Sequence[Manifest]], None] = lambda _: None  #: refuses what a cluster would refuse
+    is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
     control: Bell = field(default_factory=Bell)
@@ -41,6 +48,23 @@ class Services:
     doorkeeper: Doorkeeper = field(default_factory=Doorkeeper)
     now: Callable[[], float] = time.time
 
+    @property
+    def workers(self) -> WorkersEngine | None:
+        """None: tasks are run by Kubernetes."""
+        return self.engine if isinstance(self.engine, WorkersEngine) else None
+
+    @property
+    def cluster(self) -> KubernetesEngine | None:
+        """None: tasks are run by workers of ours."""
+        return self.engine if isinstance(self.engine, KubernetesEngine) else None
+
+    @property
+    def is_shared(self) -> bool:
+        """False: private to the owner."""
+        return self.box is not None or self.members is not None
+
     def acting_for(self, user: str, origin: str) -> Caller | None:
         """Whoever comes through a door in a user's name; None: this machine has no such user any more."""
+        if self.members is not None:
+            return self.members.acting_for(user, origin)
         return Caller(user, False, origin) if self.box is None else self.box.acting_for(user, origin)

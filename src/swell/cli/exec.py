@@ -32,12 +32,14 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
     swell exec train -- nvidia-smi
     swell exec train --rank 1 -- py-spy dump --pid 4711
 
-    Of a job in a container it is run in the container. It ends with the job at the latest, and exits with the
-    command's code; a failure of Swell itself is 125.
+    Of a job in a container it is run in the container, of one on Kubernetes in its pod, with your kubectl. It ends
+    with the job at the latest, and exits with the command's code; a failure of Swell itself is 125.
     """
     from swell.errors import Conflict
 
     place = client.place(job, rank=rank)
+    if place["runtime"][:1] == ["kubectl"]:
+        return _become(_enter_pod(place, argv), dict(os.environ))
     if place["node"] != socket.gethostname():
         raise Conflict(
             f"job {job} runs on {place['node']}, and this is {socket.gethostname()}; log in there and repeat"
@@ -49,6 +51,12 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
     environment, folder = _surroundings(place["pid"], job)
     os.chdir(folder)
     return _become(list(argv or (environment.get("SHELL") or SHELL,)), environment)
+
+
+def _enter_pod(place: dict[str, Any], argv: tuple[str, ...]) -> list[str]:
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    options = ["--stdin", "--tty"] if has_terminal else ["--stdin"]
+    return [*place["runtime"], "exec", *options, place["container"], "--", *(argv or (SHELL,))]
 
 
 def _enter(place: dict[str, Any], argv: tuple[str, ...]) -> list[str]:

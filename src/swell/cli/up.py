@@ -32,20 +32,53 @@ def declared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Who runs the tasks, if not this machine."""
+    for option in (
+        click.option("--namespace", metavar="NAME", help="For objects that name none.  [default: the context's]"),
+        click.option("--context", metavar="NAME", help="Of the kubeconfig.  [default: its current one]"),
+        click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.  [default: as kubectl finds it]"),
+        click.option(
+            "--engine",
+            type=click.Choice(["workers", "kubernetes"]),
+            help="Run tasks on this machine, or on a Kubernetes cluster.  [default: as last time, else workers]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command("up")
 @click.option("-d", "--detach", is_flag=True, help="Return when the server answers.")
 @declared_options
+@cluster_options
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the last one]")
+@click.option("--listen", metavar="ADDRESS:PORT|none", help="Listen there, too; whoever asks needs your token.")
+@click.option("--advertise", metavar="URL", help="How jobs elsewhere reach it.  [default: http://ADDRESS:PORT]")
+@click.option("--allowed-host", metavar="NAME", multiple=True, help="A further name it is called by; repeatable.")
 @state_option
 def command(
     detach: bool,
     port: int,
+    listen: str | None,
+    advertise: str | None,
+    allowed_host: tuple[str, ...],
+    engine: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
     state: str | None,
     **declared: str | None,
 ) -> int:
     """Start the server and its worker on this machine, private to you.
 
-    What you say of GPUs, CPUs, containers and --keep is remembered in the state folder for the next start.
+    \b
+    swell up -d                              tasks run on this machine
+    swell up -d --gpus 4                     with four simulated GPUs, to try things
+    swell up -d --engine kubernetes          tasks run on the cluster that kubectl talks to
+
+    What you say of the engine, GPUs, CPUs, containers, --listen and --keep is remembered in the state folder for the
+    next start.
     """
     from swell.cli.printing import say
     from swell.client.connection import no_server
@@ -65,7 +98,8 @@ def command(
             f"a server for {folder} runs already (process {pid}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
-    changed = settings(**declared)
+    changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
+    changed |= _cluster_settings(engine, kubeconfig, context, namespace)
     folder.prepare()
     if changed:
         remember(folder, changed)
@@ -114,6 +148,35 @@ def settings(
     if keep is not None:
         settings["keep_s"] = None if keep == "forever" else _read(parse_duration, keep, "--keep")
     return settings | _container_settings(container_command, container_options)
+
+
+def _listening_settings(listen: str | None, advertise: str | None, allowed: tuple[str, ...]) -> dict[str, object]:
+    """Said together, remembered together; 'none' takes all of it back."""
+    from swell.listening import read_listening
+
+    if listen == "none":
+        return {"listen": None, "advertise": None, "allowed_hosts": []}
+    if read_listening(listen, advertise, allowed) is None:
+        return {}
+    return {"listen": listen, "advertise": advertise, "allowed_hosts": list(allowed)}
+
+
+def _cluster_settings(
+    engine: str | None, kubeconfig: str | None, context: str | None, namespace: str | None
+) -> dict[str, object]:
+    from pathlib import Path
+
+    given = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
+    said = {name: text for name, text in given.items() if text is not None}
+    if engine != "kubernetes":
+        if said:
+            from swell.errors import Rejected
+
+            raise Rejected(f"--{next(iter(said))} is for a Kubernetes cluster; add --engine kubernetes")
+        return {} if engine is None else {"cluster": None}
+    if kubeconfig is not None:
+        said["kubeconfig"] = str(Path(kubeconfig).expanduser().absolute())
+    return {"cluster": said}
 
 
 def _container_settings(command: str | None, options: str | None) -> dict[str, object]:

@@ -206,6 +206,9 @@ def launches(
             uid=job.uid,
             idle=spec.idle,
             container=spec.container,
+            width=attempt.width,
+            manifest=job.manifest,
+            has_begun=attempt.started_at is not None,
         )
         for node in nodes
     )

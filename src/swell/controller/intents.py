@@ -56,12 +56,18 @@ def report(told: Report) -> Intent[None]:
         turn.restarts_s += [] if restart_s is None else [restart_s]
         job = turn.world.jobs[told.attempt.job]
         learn(turn.world, job, turn.changes, turn.now)
-        asked = job.asked
-        is_safe = told.is_deaf and told.checkpoint is not None and job.state is not JobState.STOPPING
-        if is_safe and asked is not None:
-            turn.effects += stop(job, turn.changes, asked.cause, None)
+        if job.state is not JobState.STOPPING and _is_at_its_end(job, told):
+            cause = "it is ready to stop" if job.asked is None else job.asked.cause
+            turn.effects += stop(job, turn.changes, cause, None)
 
     return intent
+
+
+def _is_at_its_end(job: LiveJob, told: Report) -> bool:
+    """Is it to be stopped where it is? Of several ranks rank 0 speaks for all: what it has reported is all there is."""
+    if told.is_ready and told.rank == 0:
+        return True
+    return told.is_deaf and told.checkpoint is not None and job.asked is not None
 
 
 def hold(job_id: JobId, by: str) -> Intent[None]:
@@ -122,7 +128,7 @@ def _take_back(turn: Turn, record: JobRecord, by: str, read: Callable[[JobId], J
     job.cancel_by = job.cancel_grace_s = job.held_by = job.retry_at = None
     job.drop_reservation()
     job.queued_at = turn.now
-    job.failures, job.used_s = 0, 0.0
+    job.failures, job.used_s, job.unplaced, job.problem = 0, 0.0, 0, ""
     job.after = tuple(after for after in job.after if after.job in turn.world.jobs)
     go_back_to_checkpoint(job)
     turn.world.asked.discard(job.id)

@@ -8,29 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from swell.controller.endings import end_in_words, failure_reason, outcome_of_return, why_to_stop
 from swell.controller.watching import failure_of, judge, note_use
 from swell.controller.world import LiveJob, World, task_record, with_slots
-from swell.controller.yielding import (
-    Stop,
-    ask,
-    come_back,
-    has_yielded,
-    hasten,
-    may_retry,
-    retry_later,
-    stop,
-    survives_restart,
-)
+from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, stop
 from swell.model.job import AttemptId, JobId, JobState
-from swell.model.launch import (
-    CAUSE_KEEPER,
-    CAUSE_REBOOT,
-    CAUSE_START,
-    CAUSE_TIME_LIMIT,
-    Observation,
-    RunSeen,
-    TaskSeen,
-)
+from swell.model.launch import Observation, RunSeen, TaskSeen
 from swell.model.reason import Code, Evidence
 from swell.store import Changes, EventRecord
 
@@ -60,6 +43,7 @@ def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[
         for job_id in sorted(touched & world.jobs.keys()):
             effects += _settle(world, world.jobs[job_id], changes, now)
         touched = world.take_asked()  # one that ended lets others follow
+    _note_trouble(world, seen.runs, changes)
     _note_silence(world, seen.silent_s, changes)
     return effects
 
@@ -74,10 +58,10 @@ def _fold_task(world: World, task: TaskSeen, changes: Changes) -> bool:
     if job is None or not job.count(task):
         return False
     changes.tasks.append(task_record(task))
-    if job.started_at is None:
+    if job.started_at is None and task.has_run:
         job.started_at = task.started_at
     assert job.attempt is not None
-    if job.attempt.started_at is None:
+    if job.attempt.started_at is None and task.has_run:
         job.set_attempt(replace(job.attempt, started_at=task.started_at), changes)
     return True
 
@@ -130,6 +114,7 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
     effects: list[Effect] = []
     if job.state is JobState.STARTING and job.has_begun:
         job.state, job.reason, job.evidence = JobState.RUNNING, None, {}
+        job.unplaced, job.problem = 0, ""
         assert job.attempt is not None
         detail: dict[str, object] = {"attempt": job.attempts, "width": job.attempt.width}
         detail |= {"tensorboard": job.tensorboard} if job.tensorboard else {}
@@ -141,8 +126,8 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
             effects += stop(job, changes, "its room went to jobs before it; the rest of it waits", None)
         elif job.asked is not None and _is_leaving(job):
             hasten(job, changes, now)
-        elif job.failure is not None and not job.shape.is_array:
-            effects += stop(job, changes, f"task {job.failure.index} failed", None)
+        elif (task := why_to_stop(job)) is not None:
+            effects += stop(job, changes, end_in_words(task), None)
         elif job.held_by is not None:
             effects += ask(world, job, changes, now, width=0, when=job.mode, cause=f"held by {job.held_by}")
         else:
@@ -173,20 +158,20 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})
     elif job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+    elif job.deleted is not None:
+        evidence: Evidence = {"job": job.id, "object": job.deleted.problem}
+        end(world, job, changes, now, JobState.CANCELLED, Code.OBJECT_DELETED, evidence)
     elif (failure := failure_of(job)) is not None:
         end(world, job, changes, now, JobState.FAILED, *failure)
     elif job.shape.is_array and job.unfinished > 0:
         _line_up_again(job, changes, now)
     elif is_yielded:
         come_back(job, changes, now, "yielded")
-    elif not job.shape.is_array and survives_restart(job):
-        come_back(job, changes, now, "machine-restarted")
-    elif not job.shape.is_array and may_retry(job):
-        retry_later(world, job, heard_at)
-        come_back(job, changes, now, "failed")
+    elif not job.shape.is_array and (outcome := outcome_of_return(world, job, heard_at)) is not None:
+        come_back(job, changes, now, outcome)
     else:
         assert job.failure is not None, f"job {job.id} ended without success and without a failed task"
-        end(world, job, changes, now, JobState.FAILED, *_failure(job, job.failure))
+        end(world, job, changes, now, JobState.FAILED, *failure_reason(job, job.failure))
     return [Forget(attempt)]
 
 
@@ -201,20 +186,6 @@ def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
     job.state, job.reason, job.evidence, job.queued_at = JobState.QUEUED, Code.NOT_YET_PLANNED, {}, now
     job.write(changes)
     changes.events.append(EventRecord("Yielded", job.id, detail={"attempt": job.attempts, "left": job.unfinished}))
-
-
-def _failure(job: LiveJob, task: TaskSeen) -> tuple[Code, Evidence]:
-    evidence: Evidence = {"job": job.id, "rank": task.index, "exit_code": task.exit_code, "node": task.node}
-    if task.cause == CAUSE_TIME_LIMIT:
-        return Code.TIME_LIMIT, {**evidence, "limit_s": job.shape.time_limit_s}
-    if task.cause == CAUSE_REBOOT:
-        return Code.MACHINE_RESTARTED, evidence
-    if task.cause == CAUSE_START:
-        return Code.START_FAILED, {**evidence, "problem": task.problem}
-    if task.cause == CAUSE_KEEPER:
-        return Code.KEEPER_LOST, evidence
-    failed = job.failed if job.shape.is_array else 1
-    return Code.TASK_FAILED, {**evidence, "failed": failed}
 
 
 def end(
@@ -255,6 +226,21 @@ def _let_follow(world: World, ended: JobId, state: JobState) -> None:
         if job is not None:
             job.let_follow(ended, state)
             world.asked.add(follower)
+
+
+def _note_trouble(world: World, runs: tuple[RunSeen, ...], changes: Changes) -> None:
+    """What keeps a job from starting is part of its reason; told again, it is no news."""
+    told: dict[JobId, list[str]] = {}
+    for run in runs:
+        job = _present(world, run.attempt)
+        if job is not None and job.state is JobState.STARTING:
+            told.setdefault(job.id, []).extend([run.trouble] if run.trouble else [])
+    for job_id, troubles in told.items():
+        job, trouble = world.jobs[job_id], "; ".join(dict.fromkeys(troubles))
+        if trouble != job.evidence.get("trouble", ""):
+            job.evidence = {"nodes": ", ".join(job.nodes)}
+            job.evidence |= {"trouble": trouble} if trouble else {}
+            job.write(changes)
 
 
 def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) -> None:

@@ -83,7 +83,7 @@ def _updated(job: LiveJob, known: TrainingRecord, report: Report, now: float) ->
         after = replace(after, epochs_done=report.epochs_done)
     if report.metrics:
         after = replace(after, metrics=_newest(after.metrics, dict(report.metrics)))
-    if report.is_yielding:
+    if report.is_yielding or report.is_ready:
         after = replace(after, yielded=job.attempts)
     if report.saves_later:
         after = replace(after, saves_later=job.attempts)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.job import EXIT_YIELDED, After, AttemptId, IdlePolicy, JobId, JobSpec, JobState, Overrun, ResizeMode
-from swell.model.launch import CAUSE_STOPPED, GpuSeen, TaskSeen
+from swell.model.launch import CAUSE_DELETED, CAUSE_STOPPED, GpuSeen, TaskSeen
 from swell.model.plan import JobView, Shape, Slot
 from swell.model.reason import Code, Evidence
 from swell.model.training import Asked, TrainingRecord
@@ -43,6 +43,7 @@ class LiveJob:
     failed: int = 0
     last_end: float | None = None  #: of its tasks; None: none has ended
     failure: TaskSeen | None = None  #: the task that tells why it failed
+    deleted: TaskSeen | None = None  #: a task whose object somebody else deleted; None: nobody did
     finished_on: set[str] = field(default_factory=set)  #: nodes that have nothing of it any more
     nodes: tuple[str, ...] = ()
     mode: ResizeMode = ResizeMode.AT_CHECKPOINT
@@ -55,6 +56,8 @@ class LiveJob:
     resizes: int = 0
     preemptions: int = 0
     failures: int = 0
+    unplaced: int = 0  #: attempts in a row that could not be placed
+    problem: str = ""  #: why not, in the words of who refused
     used_s: float = 0.0  #: of attempts that have ended
     held_by: str | None = None  #: None: nobody asked that it wait
     wanted_width: int | None = None  #: None: the planner's choice
@@ -125,6 +128,7 @@ class LiveJob:
                 waits_for=tuple(after.job for after in self.after),
                 not_before=self.retry_at,
                 user=self.owner,
+                problem=self.problem,
             )
         return self._view
 
@@ -158,6 +162,8 @@ class LiveJob:
             retry_at=self.retry_at,
             gpu_memory_mib=self.gpu_memory_mib,
             gpu_peak_mib=self.gpu_peak_mib,
+            unplaced=self.unplaced,
+            problem=self.problem,
         )
 
     def set_attempt(self, attempt: AttemptRecord, changes: Changes) -> None:
@@ -185,7 +191,7 @@ class LiveJob:
         self.begun.clear()
         self.gpu = {}
         self.running = self.succeeded = self.failed = self.yielded = 0
-        self.last_end = self.failure = self.began_at = None
+        self.last_end = self.failure = self.deleted = self.began_at = None
 
     def count(self, task: TaskSeen) -> bool:
         """Take a sighting into account; False when it says nothing new."""
@@ -203,8 +209,10 @@ class LiveJob:
                 self.failed += 1
                 self.yielded += task.exit_code == EXIT_YIELDED
                 self.failure = self._worse(task)
+                self.deleted = task if task.cause == CAUSE_DELETED else self.deleted
         self.ended[task.index] = task.ended_at is not None
-        self.begun_now.add(task.index)
+        if task.has_run or self.shape.is_array:
+            self.begun_now.add(task.index)
         return True
 
     def _worse(self, task: TaskSeen) -> TaskSeen:
@@ -307,6 +315,8 @@ class World:
             idle=spec.idle,
             gpu_memory_mib=record.gpu_memory_mib,
             gpu_peak_mib=record.gpu_peak_mib,
+            unplaced=record.unplaced,
+            problem=record.problem,
         )
         self.jobs[job.id] = job
         for after in job.after:
@@ -334,7 +344,8 @@ class World:
             self.timed.add(job.id)
         if attempt is not None and job.training is not None:
             job.began_at = attempt.started_at  # near enough, and what the start cost is not measured again
-        job.begun_now = {task.index for task in tasks if attempt is not None and task.attempt == attempt.number}
+        present = [task for task in tasks if attempt is not None and task.attempt == attempt.number]
+        job.begun_now = {task.index for task in present if job.shape.is_array or seen_again(task).has_run}
 
     def views(self) -> tuple[JobView, ...]:
         return tuple([job.view() for job in self.jobs.values()])

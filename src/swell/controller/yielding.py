@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 
 from swell.controller.world import LiveJob, World
 from swell.model.job import AttemptId, JobState, ResizeMode
-from swell.model.launch import CAUSE_REBOOT, CAUSE_START, CAUSE_STOPPED, CAUSE_TIME_LIMIT
+from swell.model.launch import (
+    CAUSE_IMAGE,
+    CAUSE_NOT_PLACED,
+    CAUSE_REBOOT,
+    CAUSE_START,
+    CAUSE_STOPPED,
+    CAUSE_TIME_LIMIT,
+)
 from swell.model.reason import Code
 from swell.model.training import Asked, Checkpoint
 from swell.store import Changes, EventRecord
@@ -166,13 +173,19 @@ def has_yielded(job: LiveJob) -> bool:
     assert job.attempt is not None
     if job.failure is not None and job.failure.cause == CAUSE_TIME_LIMIT:
         return False  # its time is over, however orderly it left
-    said_so = job.training is not None and job.training.yielded == job.attempts
+    said_so = _has_said_so(job)
+    stopped_by_us = job.failure is None or job.failure.cause == CAUSE_STOPPED  # none: before any rank had begun
     if job.asked is None:
-        return job.yielded > 0 and _has_checkpoint_of_this_attempt(job)  # without, it would do that for ever
+        has_left = job.yielded > 0 or (said_so and stopped_by_us and not job.has_only_succeeded)
+        return has_left and _has_checkpoint_of_this_attempt(job)  # without, it would do that for ever
     if job.has_only_succeeded:
         return said_so or _has_epochs_left(job)
-    stopped_by_us = job.failure is not None and job.failure.cause == CAUSE_STOPPED
     return stopped_by_us or said_so or job.yielded > 0
+
+
+def _has_said_so(job: LiveJob) -> bool:
+    """Has the attempt reported that it ends because it was asked to?"""
+    return job.training is not None and job.training.yielded == job.attempts
 
 
 def _has_epochs_left(job: LiveJob) -> bool:
@@ -181,9 +194,9 @@ def _has_epochs_left(job: LiveJob) -> bool:
 
 
 def may_retry(job: LiveJob) -> bool:
-    """A failure of its own, and patience left. A wrong command or a time limit fails the same way again."""
+    """A failure of its own, and patience left. A wrong command or image or a time limit fails the same way again."""
     cause = job.failure.cause if job.failure else ""
-    return cause not in (CAUSE_START, CAUSE_TIME_LIMIT) and job.failures < job.retries
+    return cause not in (CAUSE_START, CAUSE_IMAGE, CAUSE_TIME_LIMIT) and job.failures < job.retries
 
 
 def survives_restart(job: LiveJob) -> bool:
@@ -221,6 +234,8 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
         detail |= {"cause": asked.cause, "to_width": asked.width}
     if outcome == "failed" and failure is not None:
         detail |= {"exit_code": failure.exit_code}
+    if failure is not None and failure.problem:
+        detail |= {"problem": failure.problem}
     changes.events.append(EventRecord("Yielded" if outcome == "yielded" else "Retrying", job.id, detail=detail))
 
 
@@ -243,18 +258,28 @@ def go_back_to_checkpoint(job: LiveJob) -> None:
 
 def retry_later(world: World, job: LiveJob, now: float) -> None:
     job.failures += 1
-    job.retry_at = now + min(RETRY_S_MAX, 2.0 ** (job.failures - 1))
+    job.retry_at = now + pause_s(job.failures)
     world.timed.add(job.id)
+
+
+def pause_s(times: int) -> float:
+    """Before it is tried again, after so many times: 1, 2, 4 … seconds."""
+    return min(RETRY_S_MAX, 2.0 ** min(times - 1, 10))  # of thousands of times a float would not take the power
 
 
 def lost_time_s(job: LiveJob, ended_at: float) -> float:
     """How much of the attempt's work must be done again; none when it ended at its checkpoint."""
-    if job.durable_at is None:
+    if job.durable_at is None or _was_never_whole(job):
         return 0.0
-    left_in_order = job.yielded > 0 or job.has_only_succeeded
+    left_in_order = job.yielded > 0 or job.has_only_succeeded or _has_said_so(job)
     if left_in_order and (_is_all_durable(job) or not _has_trained(job)):
         return 0.0
     return max(0.0, ended_at - job.durable_at)
+
+
+def _was_never_whole(job: LiveJob) -> bool:
+    """Did a gang wait in vain for a rank that found no place? Then the others have done nothing either."""
+    return job.failure is not None and job.failure.cause == CAUSE_NOT_PLACED and not job.has_begun
 
 
 def _has_checkpoint_of_this_attempt(job: LiveJob) -> bool:

@@ -80,17 +80,20 @@ class Container:
     memory_mib: int
     gpus: tuple[int, int] | None  #: least and most; None: it says nothing of GPUs
     numbered: tuple[Numbered, ...]  #: variables that differ from task to task
+    holders: tuple[str, ...]  #: which containers its GPUs could be for: itself, or some of the pod it stands for
+    gpu_memory_mib: int = 0  #: a share of one GPU; then it has no whole ones
 
 
 def read_container(value: object, where: str, number: int, identity: Identity, context: Context) -> Container:
     given = take_mapping(value, where)
     CONTAINER.check(given, where)
     expansion = Expansion(where)
+    name = read_container_name(given.get("name"), where, number)
     variables = _variables(given.get("env"), f"{where}.env", identity, expansion)
     cpus, memory, gpus = _resources(given.get("resources"), f"{where}.resources")
     return Container(
         where=where,
-        name=_name(given.get("name"), where, number),
+        name=name,
         command=_command(given, where, variables, expansion),
         env=tuple(sorted((name, value) for name, value in variables.items() if isinstance(value, str))),
         workdir=_workdir(given.get("workingDir"), where, context),
@@ -98,10 +101,11 @@ def read_container(value: object, where: str, number: int, identity: Identity, c
         memory_mib=0 if memory is None else memory[0],
         gpus=gpus,
         numbered=tuple(replace(value, name=name) for name, value in variables.items() if isinstance(value, Numbered)),
+        holders=(name,),
     )
 
 
-def _name(value: object, where: str, number: int) -> str:
+def read_container_name(value: object, where: str, number: int) -> str:
     if value is None:
         return "main" if number == 0 else f"container-{number}"
     with inside(f"{where}: "):

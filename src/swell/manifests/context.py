@@ -18,3 +18,4 @@ class Context:
     #: An id or a name → the id, or `Rejected`. None: ids are believed, names refused.
     find_job: Callable[[str], JobId] | None = None
     priority_classes: Mapping[str, int] = field(default_factory=dict)  #: what a cluster calls its priorities
+    on_cluster: bool = False  #: Kubernetes runs it: objects are created as they are, and its API server checks them

@@ -24,12 +24,15 @@ class Fields:
     used: tuple[str, ...]
     idle: tuple[str, ...] = ()  #: means nothing where processes run on this machine; accepted, whatever it says
     refused: Mapping[str, str] = field(default_factory=dict)  #: → why, and what to do; left empty it is fine
+    refused_on_cluster: Mapping[str, str] = field(default_factory=dict)  #: the same, where Kubernetes runs it
 
-    def check(self, found: Mapping[str, object], where: str) -> None:
+    def check(self, found: Mapping[str, object], where: str, *, on_cluster: bool = False) -> None:
+        """On a cluster a field that is not known here may be a newer one: its API server knows, and is asked."""
+        refused = self.refused_on_cluster if on_cluster else self.refused
         for name, value in found.items():
-            if name in self.refused and not (value is None or value == [] or value == {}):
-                raise Rejected(f"{where}.{name} {self.refused[name]}")
-            if name not in (*self.used, *self.idle, *self.refused):
+            if name in refused and not (value is None or value == [] or value == {}):
+                raise Rejected(f"{where}.{name} {refused[name]}")
+            if not on_cluster and name not in (*self.used, *self.idle, *self.refused):
                 known = (*self.used, *self.idle, *self.refused)
                 close = difflib.get_close_matches(shorten(name), known, n=1, cutoff=0.6)
                 hint = f"did you mean {close[0]!r}? (used here" if close else "(used here"

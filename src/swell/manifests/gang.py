@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from swell.errors import Rejected
 from swell.manifests.container import Container
 from swell.manifests.context import Context
-from swell.manifests.metadata import Identity
+from swell.manifests.metadata import SHARE, Identity
 from swell.manifests.native import RETRIES_MAX, range_text
 from swell.manifests.podspec import Pod
 from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, Role
@@ -55,6 +55,8 @@ def pod_parts(pod: Pod, identity: Identity) -> tuple[Part, ...]:
 
 def annotated(containers: tuple[Container, ...], identity: Identity, where: str) -> tuple[Container, ...]:
     """The annotations' range goes to the container with the GPUs, if it does not give a range of its own."""
+    if identity.gpu_memory_mib is not None:
+        return _shared(containers, identity.gpu_memory_mib, where)
     if identity.gpus is None:
         return containers
     said = [container for container in containers if container.gpus is not None]
@@ -68,13 +70,35 @@ def annotated(containers: tuple[Container, ...], identity: Identity, where: str)
         )
     if said and (is_range(total) or total == identity.gpus):
         return containers
-    if len(holders) > 1:
-        names = ", ".join(repr(container.name) for container in holders)
+    names = _names(holders)
+    if len(names) > 1:
         raise Rejected(
             f"metadata.annotations ask for {range_text(identity.gpus)} GPUs (request, limit), but not for which of the "
-            f"containers {names}; write requests and limits of nvidia.com/gpu there instead"
+            f"containers {', '.join(names)}; write requests and limits of nvidia.com/gpu there instead"
         )
     return tuple(replace(one, gpus=identity.gpus) if one is holders[0] else one for one in containers)
+
+
+def _shared(containers: tuple[Container, ...], mib: int, where: str) -> tuple[Container, ...]:
+    """The share goes to the container that asks for a GPU, or to the only one. Then it has no whole GPU."""
+    asking = [container for container in containers if container.gpus not in (None, NONE)]
+    holders = asking or list(containers)
+    if asking and _sum(asking) != (1, 1):
+        raise Rejected(
+            f"metadata.annotations: {SHARE} is a share of one GPU, but {where}.containers ask for "
+            f"{range_text(_sum(asking))} whole ones; leave nvidia.com/gpu out, or write 1"
+        )
+    names = _names(holders)
+    if len(names) > 1:
+        raise Rejected(
+            f"metadata.annotations: {SHARE} does not say which of the containers {', '.join(names)} has the share; "
+            "write nvidia.com/gpu: 1 under the limits of that one"
+        )
+    return tuple(replace(one, gpus=None, gpu_memory_mib=mib) if one is holders[0] else one for one in containers)
+
+
+def _names(holders: list[Container]) -> list[str]:
+    return [repr(name) for container in holders for name in container.holders]
 
 
 def annotated_pods(pods: tuple[Pod, ...], identity: Identity) -> tuple[Container, ...]:
@@ -158,12 +182,12 @@ def make_spec(
         priority=max(priorities, default=0) if identity.priority is None else identity.priority,
         time_limit_s=min(deadlines, default=None) if identity.time_limit_s is None else identity.time_limit_s,
         grace_s=max(graces, default=GRACE_S_DEFAULT),
-        workdir=_workdir(parts) or context.workdir,
+        workdir="" if context.on_cluster else _workdir(parts) or context.workdir,
         env=(),  # every role has its own
         umask=context.umask,
         epochs=identity.epochs,
         resize=identity.resize,
-        retries=min(retries, RETRIES_MAX),
+        retries=0 if context.on_cluster else min(retries, RETRIES_MAX),  # there the object's own controller tries again
         rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks
         is_held=is_held,
         pod_group=_group(pods),
@@ -184,7 +208,7 @@ def _group(pods: tuple[Pod, ...]) -> str | None:
 
 def _role(part: Part) -> Role:
     container = part.container
-    resources = Resources(container.cpus_milli, container.memory_mib, part.gpus[0])
+    resources = Resources(container.cpus_milli, container.memory_mib, part.gpus[0], container.gpu_memory_mib)
     return Role(part.name, container.command, resources, part.count, container.env, container.numbered, part.rules)
 
 

@@ -14,13 +14,12 @@ from swell.manifests.fields import Fields, is_true, take_choice, whole_number
 from swell.manifests.gang import Part, Width, check_replicas, gang_width, is_range, make_spec, only_container, pod_parts
 from swell.manifests.metadata import read_object
 from swell.manifests.native import range_text
-from swell.manifests.podspec import HOLD, RETRIES_DEFAULT, Pod, read_seconds, read_template
+from swell.manifests.podspec import HOLD, INT32_MAX, RETRIES_DEFAULT, Pod, read_seconds, read_template
 from swell.model.job import Array, Dimension, JobSpec
 from swell.model.quantity import ARRAY_TASKS_MAX, COUNT_MAX, IndexSet
 
 RESTARTS = ("OnFailure", "Never")
 MODES = ("NonIndexed", "Indexed")
-INT32_MAX = 2**31 - 1
 JOB = Fields(
     used=(
         "template",
@@ -47,7 +46,7 @@ JOB = Fields(
 
 def read(document: dict[str, Any], context: Context) -> JobSpec:
     identity, spec = read_object(document, context)
-    JOB.check(spec, "spec")
+    JOB.check(spec, "spec", on_cluster=context.on_cluster)
     added = {"job-name": identity.name, "batch.kubernetes.io/job-name": identity.name}
     seen = replace(identity, added=added)
     pod = read_template(spec.get("template"), "spec.template", seen, context, restarts=RESTARTS)

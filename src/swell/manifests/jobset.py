@@ -37,13 +37,12 @@ JOBSET = Fields(
     used=("replicatedJobs", "successPolicy", "failurePolicy", "startupPolicy", "suspend", "coordinator", "network"),
     idle=("managedBy", "ttlSecondsAfterFinished", "volumeClaimPolicies"),
 )
+TOGETHER = {
+    "dependsOn": "lets it start after another, but all tasks of a job start together; "
+    "leave it out, or submit them as jobs of their own and let one wait for the other"
+}
 REPLICATED_JOB = Fields(
-    used=("name", "replicas", "template"),
-    idle=("groupName",),
-    refused={
-        "dependsOn": "lets it start after another, but all tasks of a job start together; "
-        "leave it out, or submit them as jobs of their own and let one wait for the other"
-    },
+    used=("name", "replicas", "template"), idle=("groupName",), refused=TOGETHER, refused_on_cluster=TOGETHER
 )
 SUCCESS = Fields(used=("operator", "targetReplicatedJobs"))
 FAILURE = Fields(
@@ -70,13 +69,16 @@ class Entry:
 
 def read(document: dict[str, Any], context: Context) -> JobSpec:
     identity, spec = read_object(document, context)
-    JOBSET.check(spec, "spec")
-    NETWORK.check(take_optional(spec.get("network"), "spec.network"), "spec.network")
-    entries = _entries(spec.get("replicatedJobs"))
-    _check_policies(spec, [entry.name for entry in entries])
+    on_cluster = context.on_cluster
+    JOBSET.check(spec, "spec", on_cluster=on_cluster)
+    NETWORK.check(take_optional(spec.get("network"), "spec.network"), "spec.network", on_cluster=on_cluster)
+    entries = _entries(spec.get("replicatedJobs"), context)
+    _check_startup(spec.get("startupPolicy"), entries, context)
+    if not on_cluster:
+        _check_success(spec.get("successPolicy"), [entry.name for entry in entries])
     has_coordinator = spec.get("coordinator") is not None
     if has_coordinator:
-        _check_coordinator(take_mapping(spec["coordinator"], "spec.coordinator"), entries)
+        _check_coordinator(take_mapping(spec["coordinator"], "spec.coordinator"), entries, context)
     pods = _pods(entries, identity, context, has_coordinator=has_coordinator)
     containers = annotated_pods(pods, identity)
     parts = tuple(
@@ -91,7 +93,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         parts,
         pods,
         gang_width(parts),
-        retries=_retries(spec.get("failurePolicy"), entries),
+        retries=0 if on_cluster else _retries(spec.get("failurePolicy"), entries),
         deadline_s=min((seconds for seconds in deadlines if seconds is not None), default=None),
         is_held=is_true(spec.get("suspend"), "spec.suspend"),
     )
@@ -100,12 +102,12 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
 # -- the Jobs ------------------------------------------------------------------------------------------------
 
 
-def _entries(value: object) -> tuple[Entry, ...]:
+def _entries(value: object, context: Context) -> tuple[Entry, ...]:
     """In the order of ranks, those without a replica left out."""
     given = take_list(value, WHERE)
     if len(given) > REPLICATED_JOBS_MAX:
         raise Rejected(f"{WHERE} has {len(given)} entries; at most {REPLICATED_JOBS_MAX}: split the set")
-    entries = [_entry(entry, f"{WHERE}[{number}]") for number, entry in enumerate(given)]
+    entries = [_entry(entry, f"{WHERE}[{number}]", context) for number, entry in enumerate(given)]
     names = [entry.name for entry in entries]
     for name in names:
         if names.count(name) > 1:
@@ -119,19 +121,22 @@ def _entries(value: object) -> tuple[Entry, ...]:
     return there
 
 
-def _entry(value: object, where: str) -> Entry:
+def _entry(value: object, where: str, context: Context) -> Entry:
+    on_cluster = context.on_cluster
     given = take_mapping(value, where)
-    REPLICATED_JOB.check(given, where)
+    REPLICATED_JOB.check(given, where, on_cluster=on_cluster)
     with inside(f"{where}: "):
         name = read_name(given.get("name"))
     asked = given.get("replicas")
     replicas = 1 if asked is None else whole_number(asked, f"{where}.replicas", low=0, high=COUNT_MAX)
     template = take_mapping(given.get("template"), f"{where}.template")
-    TEMPLATE.check(template, f"{where}.template")
-    METADATA.check(take_optional(template.get("metadata"), f"{where}.template.metadata"), f"{where}.template.metadata")
-    where = f"{where}.template.spec"
+    where = f"{where}.template"
+    TEMPLATE.check(template, where, on_cluster=on_cluster)
+    metadata = take_optional(template.get("metadata"), f"{where}.metadata")
+    METADATA.check(metadata, f"{where}.metadata", on_cluster=on_cluster)
+    where = f"{where}.spec"
     job = take_mapping(template.get("spec"), where)
-    JOB.check(job, where)
+    JOB.check(job, where, on_cluster=on_cluster)
     return Entry(where, name, replicas, _pods_of_a_job(job, where), job)
 
 
@@ -175,25 +180,26 @@ def _pods(
 # -- the set -------------------------------------------------------------------------------------------------
 
 
-def _check_policies(spec: dict[str, Any], names: list[str]) -> None:
-    success = take_optional(spec.get("successPolicy"), "spec.successPolicy")
-    SUCCESS.check(success, "spec.successPolicy")
-    if success:
-        _check_success(success, names)
-    startup = take_optional(spec.get("startupPolicy"), "spec.startupPolicy")
-    STARTUP.check(startup, "spec.startupPolicy")
-    if startup:
-        where = "spec.startupPolicy.startupPolicyOrder"
-        order = take_choice(startup.get("startupPolicyOrder"), ("AnyOrder", "InOrder"), where)
-        if order == "InOrder" and len(names) > 1:
-            raise Rejected(
-                f"{where} is InOrder, but all tasks of a job start together; write AnyOrder and let the command wait "
-                "for the others, or submit them as jobs of their own"
-            )
+def _check_startup(value: object, entries: tuple[Entry, ...], context: Context) -> None:
+    startup = take_optional(value, "spec.startupPolicy")
+    STARTUP.check(startup, "spec.startupPolicy", on_cluster=context.on_cluster)
+    if not startup:
+        return
+    where = "spec.startupPolicy.startupPolicyOrder"
+    order = take_choice(startup.get("startupPolicyOrder"), ("AnyOrder", "InOrder"), where)
+    if order == "InOrder" and len(entries) > 1:
+        raise Rejected(
+            f"{where} is InOrder, but all tasks of a job start together; write AnyOrder and let the command wait "
+            "for the others, or submit them as jobs of their own"
+        )
 
 
-def _check_success(success: dict[str, Any], names: list[str]) -> None:
+def _check_success(value: object, names: list[str]) -> None:
     where = "spec.successPolicy"
+    success = take_optional(value, where)
+    SUCCESS.check(success, where)
+    if not success:
+        return
     operator = take_choice(success.get("operator"), ("All", "Any"), f"{where}.operator")
     targets = [
         take_text(target, f"{where}.targetReplicatedJobs[{number}]")
@@ -208,9 +214,9 @@ def _check_success(success: dict[str, Any], names: list[str]) -> None:
         )
 
 
-def _check_coordinator(given: dict[str, Any], entries: tuple[Entry, ...]) -> None:
+def _check_coordinator(given: dict[str, Any], entries: tuple[Entry, ...], context: Context) -> None:
     where = "spec.coordinator"
-    COORDINATOR.check(given, where)
+    COORDINATOR.check(given, where, on_cluster=context.on_cluster)
     name = take_text(given.get("replicatedJob"), f"{where}.replicatedJob")
     _check_known(name, [entry.name for entry in entries], f"{where}.replicatedJob")
     entry = next(entry for entry in entries if entry.name == name)

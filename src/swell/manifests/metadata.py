@@ -27,7 +27,7 @@ from swell.manifests.names import read_name
 from swell.manifests.native import read_epochs, read_priority, read_resize
 from swell.model.job import ResizeMode
 from swell.model.numbered import Numbered
-from swell.model.quantity import COUNT_MAX, parse_duration
+from swell.model.quantity import COUNT_MAX, parse_duration, parse_memory
 
 OBJECT = Fields(used=("apiVersion", "kind", "metadata", "spec"), idle=("status",))
 METADATA = Fields(
@@ -46,8 +46,9 @@ METADATA = Fields(
     ),
 )
 RANGE = ("request", "limit")
+SHARE = "swell.dev/gpu-memory"
 OWN_PREFIX = "swell.dev/"
-OWN = tuple(OWN_PREFIX + name for name in ("epochs", "priority", "resize", "time"))
+OWN = tuple(OWN_PREFIX + name for name in ("epochs", "gpu-memory", "priority", "resize", "time"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Identity:
     name: str
     namespace: str
     gpus: tuple[int, int] | None = None  #: of one pod, as annotated
+    gpu_memory_mib: int | None = None  #: a share of one GPU for each pod that has one, as annotated
     replicas: int | None = None  #: pods, as annotated
     epochs: int | None = None
     priority: int | None = None
@@ -72,15 +74,16 @@ class Identity:
 
 def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, dict[str, Any]]:
     """Who it is, and its `spec`, not looked at yet."""
-    OBJECT.check(document, "the manifest")
+    OBJECT.check(document, "the manifest", on_cluster=context.on_cluster)
     metadata = take_optional(document.get("metadata"), "metadata")
-    METADATA.check(metadata, "metadata")
+    METADATA.check(metadata, "metadata", on_cluster=context.on_cluster)
     return _identity(metadata, context), take_mapping(document.get("spec"), "spec")
 
 
 def _identity(metadata: dict[str, Any], context: Context) -> Identity:
     given = take_optional(metadata.get("annotations"), "metadata.annotations")
-    refuse_unknown([name for name in given if name.startswith(OWN_PREFIX)], OWN, "metadata.annotations")
+    if metadata.get("uid") is None or not context.on_cluster:  # what is in a cluster already may have some from us
+        refuse_unknown([name for name in given if name.startswith(OWN_PREFIX)], OWN, "metadata.annotations")
     said = {name: (given[name], f"metadata.annotations: {name}") for name in given if given[name] is not None}
     namespace = metadata.get("namespace")
     labels = read_labels(metadata.get("labels"), "metadata.labels")
@@ -88,6 +91,7 @@ def _identity(metadata: dict[str, Any], context: Context) -> Identity:
         name=_name(metadata, context),
         namespace="default" if namespace is None else take_text(namespace, "metadata.namespace"),
         gpus=_annotated_range(said),
+        gpu_memory_mib=_annotated_share(said),
         replicas=whole_number(*said["replicas"], low=1, high=COUNT_MAX) if "replicas" in said else None,
         epochs=read_epochs(*said["swell.dev/epochs"]) if "swell.dev/epochs" in said else None,
         priority=read_priority(*said["swell.dev/priority"]) if "swell.dev/priority" in said else None,
@@ -106,6 +110,20 @@ def _name(metadata: dict[str, Any], context: Context) -> str:
         if context.name:
             return read_name(context.name)
         raise Rejected("neither name nor generateName is given; write name: train")
+
+
+def _annotated_share(said: dict[str, tuple[object, str]]) -> int | None:
+    if SHARE not in said:
+        return None
+    mib = quantity(parse_memory, *said[SHARE])
+    if mib < 1:
+        raise Rejected(f"metadata.annotations: {SHARE} is nothing; write how much of one GPU's memory, as in 6GiB")
+    ranged = [name for name in RANGE if name in said]
+    if ranged:
+        raise Rejected(
+            f"metadata.annotations has {SHARE!r}, a share of one GPU, and {ranged[0]!r}, a number of GPUs; keep one"
+        )
+    return mib
 
 
 def _annotated_range(said: dict[str, tuple[object, str]]) -> tuple[int, int] | None:

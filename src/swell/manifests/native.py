@@ -10,6 +10,7 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests import gpus
+from swell.manifests.aspod import check_as_pod, check_text
 from swell.manifests.command import read_command, read_env, read_folder
 from swell.manifests.containers import FIELDS as CONTAINER
 from swell.manifests.containers import read_container
@@ -50,11 +51,17 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     refuse_unknown(spec, SPEC, "spec")
     command = read_command(spec.get("command"))
     array = _array(spec)
+    notes = check_as_pod(spec, array) if context.on_cluster else ()
     tasks = (1, 1) if spec.get("tasks") is None else quantity(parse_range, spec["tasks"], "tasks")
     wholes, gpu_memory_mib = gpus.read_gpus(spec, tasks)
     dimension, width_min, width_max = _width(tasks, wholes, array)
     resources = Resources(_cpus(spec), _memory(spec), wholes[0], gpu_memory_mib)
-    workdir = _folder(spec, "workdir", context.workdir, otherwise="the caller's own") or context.workdir
+    here = "" if context.on_cluster else context.workdir  # no pod has the caller's folder
+    workdir = _folder(spec, "workdir", here, otherwise="the caller's own") or here
+    env = read_env(spec.get("env"))
+    if context.on_cluster:
+        check_text(command, "command")
+        check_text(tuple(text for _, text in env), "env")
     return JobSpec(
         name=_name(metadata.get("name"), context, command),
         roles=(Role("worker", command, resources, tasks[0]),),
@@ -66,7 +73,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         time_limit_s=None if spec.get("time") is None else quantity(parse_duration, spec["time"], "time"),
         grace_s=GRACE_S_DEFAULT if spec.get("grace") is None else quantity(parse_duration, spec["grace"], "grace"),
         workdir=workdir,
-        env=read_env(spec.get("env")),
+        env=env,
         umask=context.umask,
         epochs=None if spec.get("epochs") is None else read_epochs(spec["epochs"], "epochs"),
         estimate_s=None if spec.get("hours") is None else quantity(_hours, spec["hours"], "hours"),
@@ -79,6 +86,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         on_overrun=gpus.read_overrun(spec, is_share=resources.is_share),
         idle=read_idle(spec, resources),
         container=read_container(spec, workdir, is_one_task=array is None and tasks == (1, 1)),
+        notes=notes,
     )
 
 

@@ -23,24 +23,24 @@ BYTES_PER_MIB = 1024 * 1024
 
 def parse_kubernetes_cpus(text: object) -> int:
     """Thousandths, rounded up as Kubernetes does."""
-    milli = _number(text) * 1000
+    milli = parse_number(text) * 1000
     if milli > COUNT_MAX * 1000:
         raise BadQuantity(f"{_shown(text)} is more CPUs than any machine has; write 2, 0.5 or 500m")
-    return _rounded_up(milli)
+    return round_up(milli)
 
 
 def parse_kubernetes_memory(text: object) -> int:
     """MiB, rounded up."""
-    number = _number(text)
+    number = parse_number(text)
     if 0 < number < 1:
         raise BadQuantity(f"{_shown(text)} is less than a byte: m means thousandths; write 512Mi or 2Gi")
     if number > MEMORY_MIB_MAX * BYTES_PER_MIB:
         raise BadQuantity(f"{_shown(text)} is more memory than any machine has; write 512Mi or 2Gi")
-    return _rounded_up(number / BYTES_PER_MIB)
+    return round_up(number / BYTES_PER_MIB)
 
 
 def parse_kubernetes_gpus(text: object) -> int:
-    number = _number(text)
+    number = parse_number(text)
     if number > COUNT_MAX:
         raise BadQuantity(f"{_shown(text)} is more GPUs than any job may have ({COUNT_MAX})")
     if number != number.to_integral_value():
@@ -48,7 +48,7 @@ def parse_kubernetes_gpus(text: object) -> int:
     return int(number)
 
 
-def _number(text: object) -> Decimal:
+def parse_number(text: object) -> Decimal:
     match = QUANTITY.fullmatch(str(text).strip())
     if match is None:
         raise BadQuantity(f"{_shown(text)} is not a quantity; Kubernetes writes 500m, 1.5, 2Gi, 512M or 1e3")
@@ -60,7 +60,7 @@ def _number(text: object) -> Decimal:
     return number.scaleb(int(exponent) if exponent else DECIMAL[unit] if unit else 0)
 
 
-def _rounded_up(number: Decimal) -> int:
+def round_up(number: Decimal) -> int:
     return int(number.to_integral_value(rounding="ROUND_CEILING"))
 
 

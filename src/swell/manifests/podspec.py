@@ -10,6 +10,7 @@ from swell.errors import Rejected
 from swell.manifests.affinity import read_labels, read_rules
 from swell.manifests.container import Container, read_container
 from swell.manifests.context import Context
+from swell.manifests.demand import CLAIMS
 from swell.manifests.fields import (
     Fields,
     shorten,
@@ -22,6 +23,7 @@ from swell.manifests.fields import (
 )
 from swell.manifests.metadata import METADATA, Identity
 from swell.manifests.native import PRIORITY_MAX, read_priority
+from swell.manifests.wholepod import GATES, NODE_NAME, read_whole_pod
 from swell.model.placement import Rules
 from swell.model.quantity import DURATION_S_MAX
 
@@ -79,8 +81,10 @@ POD = Fields(
         "resources": "is for the pod as a whole, but every process has its own here; give resources to the containers",
         "schedulingGates": f"keeps it from being started; {HOLD}",
     },
+    refused_on_cluster={"nodeName": NODE_NAME, "resourceClaims": CLAIMS, "schedulingGates": GATES},
 )
 SECONDS_MAX = int(DURATION_S_MAX)
+INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Pod:
     """One pod. None: the manifest does not say."""
 
     where: str
-    containers: tuple[Container, ...]  #: at least one; each name once
+    containers: tuple[Container, ...]  #: at least one; each name once; on a cluster one, for the whole pod
     restart: str | None
     deadline_s: float | None
     grace_s: float | None
@@ -100,9 +104,9 @@ class Pod:
 
 def read_template(value: object, where: str, identity: Identity, context: Context, *, restarts: tuple[str, ...]) -> Pod:
     template = take_mapping(value, where)
-    TEMPLATE.check(template, where)
+    TEMPLATE.check(template, where, on_cluster=context.on_cluster)
     metadata = take_optional(template.get("metadata"), f"{where}.metadata")
-    METADATA.check(metadata, f"{where}.metadata")
+    METADATA.check(metadata, f"{where}.metadata", on_cluster=context.on_cluster)
     labels = {**read_labels(metadata.get("labels"), f"{where}.metadata.labels"), **identity.added}
     spec = take_mapping(template.get("spec"), f"{where}.spec")
     return read_pod(spec, f"{where}.spec", labels, identity, context, restarts=restarts)
@@ -117,35 +121,44 @@ def read_pod(
     *,
     restarts: tuple[str, ...],
 ) -> Pod:
-    POD.check(spec, where)
+    POD.check(spec, where, on_cluster=context.on_cluster)
     restart = spec.get("restartPolicy")
     rules, notes = read_rules(spec, where, labels)
     priority, priority_notes = _priority(spec, where, context)
+    containers, container_notes = _containers(spec, where, identity, context)
     return Pod(
         where=where,
-        containers=_containers(spec.get("containers"), f"{where}.containers", identity, context),
+        containers=containers,
         restart=None if restart is None else take_choice(restart, restarts, f"{where}.restartPolicy"),
         deadline_s=read_seconds(spec, "activeDeadlineSeconds", where, low=1),
         grace_s=read_seconds(spec, "terminationGracePeriodSeconds", where, low=0),
         priority=priority,
         rules=rules,
         group=labels.get(POD_GROUP, identity.labels.get(POD_GROUP)),
-        notes=(*notes, *priority_notes),
+        notes=(*notes, *priority_notes, *container_notes),
     )
 
 
 def _priority(spec: dict[str, Any], where: str, context: Context) -> tuple[int | None, tuple[str, ...]]:
     """A number counts for itself; a name counts as the caller's table says, which not every place has."""
     priority, name = spec.get("priority"), spec.get("priorityClassName")
-    if priority is not None:
+    if priority is not None and not context.on_cluster:
         return read_priority(priority, f"{where}.priority"), ()
+    if priority is not None:
+        return _in_range(whole_number(priority, f"{where}.priority", low=-INT32_MAX, high=INT32_MAX)), ()
     if name is None:
         return None, ()
     known = context.priority_classes.get(take_text(name, f"{where}.priorityClassName"))
     if known is None:
-        said = f"{where}.priorityClassName {shorten(name)!r} is not known here and has no effect; write priority: 100"
+        advice = "annotate swell.dev/priority: '100'" if context.on_cluster else "write priority: 100"
+        said = f"{where}.priorityClassName {shorten(name)!r} is not known here and has no effect; {advice}"
         return None, (said,)
-    return max(-PRIORITY_MAX, min(known, PRIORITY_MAX)), ()  # Kubernetes goes to a billion; beyond ours all are alike
+    return _in_range(known), ()
+
+
+def _in_range(priority: int) -> int:
+    """Kubernetes goes to a billion; beyond ours all are alike."""
+    return max(-PRIORITY_MAX, min(priority, PRIORITY_MAX))
 
 
 def read_seconds(spec: dict[str, Any], field: str, where: str, *, low: int) -> float | None:
@@ -154,12 +167,22 @@ def read_seconds(spec: dict[str, Any], field: str, where: str, *, low: int) -> f
     return float(whole_number(spec[field], f"{where}.{field}", low=low, high=SECONDS_MAX))
 
 
-def _containers(value: object, where: str, identity: Identity, context: Context) -> tuple[Container, ...]:
-    entries = take_list(value, where)
+def _containers(
+    spec: dict[str, Any], where: str, identity: Identity, context: Context
+) -> tuple[tuple[Container, ...], tuple[str, ...]]:
+    """And what of them has no effect, in words."""
+    entries = take_list(spec.get("containers"), f"{where}.containers")
     if not entries:
-        raise Rejected(f"{where} is empty; a pod has at least one container")
+        raise Rejected(f"{where}.containers is empty; a pod has at least one container")
     if len(entries) > CONTAINERS_MAX:
-        raise Rejected(f"{where} has {len(entries)} containers; at most {CONTAINERS_MAX}: split the pod")
+        raise Rejected(f"{where}.containers has {len(entries)} containers; at most {CONTAINERS_MAX}: split the pod")
+    if context.on_cluster:
+        whole, notes = read_whole_pod(spec, where)
+        return (whole,), notes
+    return _processes(entries, f"{where}.containers", identity, context), ()
+
+
+def _processes(entries: list[Any], where: str, identity: Identity, context: Context) -> tuple[Container, ...]:
     containers = tuple(
         read_container(entry, f"{where}[{number}]", number, identity, context) for number, entry in enumerate(entries)
     )

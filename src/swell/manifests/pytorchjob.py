@@ -57,13 +57,13 @@ class Replicas:
 
 def read(document: dict[str, Any], context: Context) -> JobSpec:
     identity, spec = read_object(document, context)
-    PYTORCHJOB.check(spec, "spec")
+    PYTORCHJOB.check(spec, "spec", on_cluster=context.on_cluster)
     policy = take_optional(spec.get("runPolicy"), "spec.runPolicy")
-    RUN_POLICY.check(policy, "spec.runPolicy")
+    RUN_POLICY.check(policy, "spec.runPolicy", on_cluster=context.on_cluster)
     elastic = take_optional(spec.get("elasticPolicy"), "spec.elasticPolicy")
-    ELASTIC.check(elastic, "spec.elasticPolicy")
+    ELASTIC.check(elastic, "spec.elasticPolicy", on_cluster=context.on_cluster)
     groups = _replicas(spec.get("pytorchReplicaSpecs"), identity, context)
-    parts = _parts(groups, identity, nproc=_nproc(spec, elastic))
+    parts = _parts(groups, identity, nproc=1 if context.on_cluster else _nproc(spec, elastic))
     if spec.get("elasticPolicy") is None:
         width = gang_width(parts)
     else:
@@ -76,7 +76,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         parts,
         tuple(group.pod for group in groups),
         width,
-        retries=_retries(policy, groups),
+        retries=0 if context.on_cluster else _retries(policy, groups),
         deadline_s=read_seconds(policy, "activeDeadlineSeconds", "spec.runPolicy", low=1),
         is_held=is_true(policy.get("suspend"), "spec.runPolicy.suspend"),
     )
@@ -100,7 +100,7 @@ def _replicas(value: object, identity: Identity, context: Context) -> tuple[Repl
 
 def _read_replicas(value: object, where: str, kind: str, identity: Identity, context: Context) -> Replicas:
     given = take_mapping(value, where)
-    REPLICA.check(given, where)
+    REPLICA.check(given, where, on_cluster=context.on_cluster)
     asked = given.get("replicas")
     count = 1 if asked is None else whole_number(asked, f"{where}.replicas", low=0, high=COUNT_MAX)
     if kind == "Master" and count != 1:
@@ -170,6 +170,11 @@ def _elastic_width(elastic: dict[str, Any], groups: tuple[Replicas, ...], parts:
     if workers.is_count_given and not low <= workers.count <= high:
         raise Rejected(
             f"{workers.where}.replicas is {workers.count}, but {where} allows {low}..{high}; make them agree"
+        )
+    if parts[0].container.gpu_memory_mib and low < high:
+        raise Rejected(
+            f"{where} with {low}..{high} Workers that share GPUs: a job that shares GPUs has a fixed number of tasks; "
+            "make minReplicas and maxReplicas the same, or leave the annotation swell.dev/gpu-memory out"
         )
     if is_range(parts[0].gpus):
         raise Rejected(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ import yaml
 from swell.errors import Rejected, TooLarge
 from swell.manifests import job, jobset, native, pod, pytorchjob
 from swell.manifests.context import Context
+from swell.manifests.document import NATIVE, Manifest, as_created, is_native
 from swell.manifests.fields import describe, did_you_mean, shorten, take_mapping
 from swell.model.job import JobSpec
 
@@ -20,7 +22,7 @@ DEPTH_MAX = 50
 
 Reader = Callable[[dict[str, Any], Context], JobSpec]
 READERS: dict[tuple[str, str], Reader] = {
-    ("swell/v1", "Job"): native.read,
+    (NATIVE, "Job"): native.read,
     ("v1", "Pod"): pod.read,
     ("batch/v1", "Job"): job.read,
     ("kubeflow.org/v1", "PyTorchJob"): pytorchjob.read,
@@ -28,20 +30,35 @@ READERS: dict[tuple[str, str], Reader] = {
 }
 
 
-def read_manifests(text: str, context: Context) -> list[JobSpec]:
-    """Every job in a file; a problem in any of them means none is read."""
+def read_manifests(manifest: str | dict[str, Any], context: Context) -> list[Manifest]:
+    """Every job in a file's text, or in one document; a problem in any of them means none is read."""
+    if not isinstance(manifest, str):
+        return [_read_one(manifest, context)]
+    documents = [document for document in _documents(manifest, context) if document is not None]
+    if not documents:
+        raise Rejected("the manifest holds no document; start with apiVersion: swell/v1, kind: Job")
+    found = [_read_numbered(document, context, n, len(documents)) for n, document in enumerate(documents, 1)]
+    _refuse_divided_groups([one.spec for one in found])
+    return found
+
+
+def _documents(text: str, context: Context) -> list[Any]:
+    """Of objects for a cluster a number is a number, as its API server wants it; elsewhere it stays text."""
+    _refuse_size(text)
+    plain = _parse(text, _Loader)
+    if not context.on_cluster:
+        return plain
+    pairs = zip(plain, _parse(text, _NumberLoader), strict=True)
+    return [one if isinstance(one, dict) and is_native(one) else typed for one, typed in pairs]
+
+
+def _refuse_size(text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise Rejected("the manifest is not valid Unicode text; save it as UTF-8") from None
     if size > MANIFEST_BYTES_MAX:
         raise TooLarge(f"the manifest has {size} bytes; at most {MANIFEST_BYTES_MAX} are read: split it")
-    documents = [document for document in _parse(text) if document is not None]
-    if not documents:
-        raise Rejected("the manifest holds no document; start with apiVersion: swell/v1, kind: Job")
-    specs = [_read_numbered(document, context, n, len(documents)) for n, document in enumerate(documents, 1)]
-    _refuse_divided_groups(specs)
-    return specs
 
 
 def _refuse_divided_groups(specs: list[JobSpec]) -> None:
@@ -55,13 +72,18 @@ def _refuse_divided_groups(specs: list[JobSpec]) -> None:
             )
 
 
-def _read_numbered(document: Any, context: Context, number: int, total: int) -> JobSpec:
+def _read_numbered(document: Any, context: Context, number: int, total: int) -> Manifest:
     try:
-        return read_document(document, context)
+        return _read_one(document, context)
     except Rejected as problem:
         if total == 1:
             raise
         raise type(problem)(f"document {number} of {total}: {problem}") from None
+
+
+def _read_one(document: Any, context: Context) -> Manifest:
+    spec = read_document(document, context)
+    return Manifest(spec, as_created(document) if context.on_cluster else document)
 
 
 def read_document(document: Any, context: Context) -> JobSpec:
@@ -125,10 +147,45 @@ for _tag, _construct in {
 _Loader.add_constructor(None, _Loader.refuse)
 
 
-def _parse(text: str) -> list[Any]:
+class _NumberLoader(_Loader):
+    """The same, and plain numbers are numbers as kubectl reads them: `defaultMode: 0644` is octal. What is too large
+    for one stays text; the API server says what it thinks of it."""
+
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = dict(_Loader.yaml_implicit_resolvers)
+    yaml_constructors: ClassVar[dict[Any, Any]] = dict(_Loader.yaml_constructors)
+
+    def construct_number(self, node: Any) -> int | float | str:
+        text: str = self.construct_scalar(node)
+        if INT.fullmatch(text):
+            return int(text)
+        if OCTAL.fullmatch(text):
+            return int(text.replace("o", ""), 8)
+        if HEX.fullmatch(text):
+            return int(text, 16)
+        number = float(text) if FLOAT.fullmatch(text) else math.inf
+        if not math.isfinite(number):
+            return text
+        return int(number) if number.is_integer() and abs(number) <= EXACT_MAX else number
+
+
+EXACT_MAX = 2**53  # beyond it a float is no whole number's exact value
+INT = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})")
+OCTAL = re.compile(r"[-+]?0o?[0-7]{1,20}")
+HEX = re.compile(r"[-+]?0x[0-9a-fA-F]{1,16}")
+FLOAT = re.compile(r"[-+]?(?:\.[0-9]{1,20}|[0-9]{1,20}(?:\.[0-9]{0,20})?)(?:[eE][-+]?[0-9]{1,3})?")
+_NumberLoader.add_implicit_resolver(
+    TAG + "int",
+    re.compile("|".join(f"(?:{one.pattern})$" for one in (INT, OCTAL, HEX, FLOAT))),
+    list("-+.0123456789"),
+)
+for _tag in ("int", "float"):
+    _NumberLoader.add_constructor(TAG + _tag, _NumberLoader.construct_number)
+
+
+def _parse(text: str, loader: Any) -> list[Any]:
     try:
         _refuse_bombs(text)
-        return list(yaml.load_all(text, Loader=_Loader))
+        return list(yaml.load_all(text, Loader=loader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

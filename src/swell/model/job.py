@@ -153,7 +153,7 @@ class JobSpec:
     priority: int
     time_limit_s: float | None  #: None: endless
     grace_s: float
-    workdir: str
+    workdir: str  #: empty: the one of its image (on Kubernetes)
     env: tuple[tuple[str, str], ...]  #: added to the caller's environment
     umask: int
     epochs: int | None = None  #: None: only the job itself knows

@@ -32,6 +32,9 @@ class LaunchRole:
     first_rank: int = 0  #: from which its tasks are counted
 
 
+OF_OBJECTS = frozenset({"width", "manifest", "has_begun"})  # fields of a launch that workers are not told
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One attempt's part on one node: lanes, and the indices to work through in them.
@@ -64,14 +67,20 @@ class Launch:
     idle: IdlePolicy | None = None  #: None: its GPUs may idle
     container: Container | None = None  #: None: plain processes
     is_stopping: bool = False
+    # For objects of a cluster; workers are not told. Not compared: the attempt has only one width and manifest.
+    width: int = field(default=0, compare=False)  #: of the attempt; 0: not told
+    manifest: str = field(default="", compare=False)  #: hash of what its object is made from; empty: it is none
+    has_begun: bool = field(default=False, compare=False)  #: has a task of it been seen running, so its object existed?
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
         return replace(self, is_stopping=True, grace_s=grace_s, generation=generation)
 
     def to_document(self) -> dict[str, Any]:
+        """What a worker is told: nothing of what only objects of a cluster need, which one of before could not read."""
         roles = [{**asdict(role), "env": dict(role.env)} for role in self.roles]
         own = {"attempt": str(self.attempt), "env": dict(self.env), "own": dict(self.own), "roles": roles}
-        return {**asdict(self), **own}
+        fields = {name: value for name, value in asdict(self).items() if name not in OF_OBJECTS}
+        return {**fields, **own}
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Launch:
@@ -110,7 +119,12 @@ class TaskSeen:
     ended_at: float | None = None  #: None: alive
     exit_code: int | None = None  #: None: alive, or nobody recorded it
     cause: str = ""  #: why it ended, where the code does not tell: see the CAUSE_ constants
-    problem: str = ""  #: in words, for StartFailed
+    problem: str = ""  #: in words, of whoever refused or ended it; of a deleted object its kind and name
+
+    @property
+    def has_run(self) -> bool:
+        """Was there ever a process? One that never was has ended when it began."""
+        return self.ended_at != self.started_at or self.cause not in MAY_NOT_HAVE_RUN
 
 
 CAUSE_TIME_LIMIT = "time-limit"
@@ -118,6 +132,15 @@ CAUSE_STOPPED = "stopped"  # we were asked to stop it
 CAUSE_REBOOT = "machine-restarted"
 CAUSE_START = "start-failed"
 CAUSE_KEEPER = "keeper-lost"
+CAUSE_MEMORY = "out-of-memory"  # its container was killed for using more memory than its limit
+CAUSE_IMAGE = "image"  # its image cannot be pulled or started
+CAUSE_EVICTED = "evicted"  # its node needed the room, or is being emptied
+CAUSE_NODE_LOST = "node-lost"  # its node or its pod is gone
+CAUSE_NOT_PLACED = "not-placed"  # it could not be bound, or its node refused it before it ran
+CAUSE_DELETED = "deleted"  # somebody else deleted its object
+MAY_NOT_HAVE_RUN = frozenset(
+    {CAUSE_STOPPED, CAUSE_IMAGE, CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_NOT_PLACED, CAUSE_DELETED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +164,7 @@ class RunSeen:
     is_finished: bool  #: nothing alive, nothing more will begin, every end has been reported
     tensorboard: str = ""  #: where it can be looked at; empty: nowhere
     gpu: GpuSeen | None = None  #: None: not measured
+    trouble: str = ""  #: what keeps it from starting, in words; empty: nothing, or nobody knows
 
 
 @dataclass(frozen=True, slots=True)

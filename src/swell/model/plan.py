@@ -85,6 +85,7 @@ class JobView:
     waits_for: tuple[JobId, ...] = ()  #: jobs that must end before it
     not_before: float | None = None  #: a moment before which it is not tried again; None: at once
     user: str = ""
+    problem: str = ""  #: why it could not be placed the last time, in the words of who refused; empty: it could
 
     @property
     def left_s(self) -> float | None:

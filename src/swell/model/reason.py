@@ -15,11 +15,14 @@ class Code(StrEnum):
 
     # the job has ended (or is ending): the past is certain, so it comes first
     CANCELLED = "Cancelled"  # somebody asked for it
+    OBJECT_DELETED = "ObjectDeleted"  # somebody deleted what it was in the cluster
     TIME_LIMIT = "TimeLimit"  # it ran longer than its own limit
     GPU_MEMORY_OVERRUN = "GpuMemoryOverrun"  # it used more GPU memory than it reserved, and asked to be stopped then
     GPU_IDLE = "GpuIdle"  # its GPUs were idle for the whole window that it gave
     MACHINE_RESTARTED = "MachineRestarted"  # the machine was rebooted under it
     START_FAILED = "StartFailed"  # the command or its folder could not be used
+    IMAGE_UNAVAILABLE = "ImageUnavailable"  # its image could not be pulled or started
+    OUT_OF_MEMORY = "OutOfMemory"  # a task used more memory than it may
     KEEPER_LOST = "KeeperLost"  # it ended, but its exit code was not recorded
     TASK_FAILED = "TaskFailed"  # a task ended with a code other than 0
     DEPENDENCY_FAILED = "DependencyFailed"  # a job it was to follow did not succeed

@@ -38,6 +38,7 @@ class Report:
     metrics: tuple[tuple[str, float], ...] = ()
     left_s: float | None = None  #: the job's own estimate of what is left
     is_yielding: bool = False
+    is_ready: bool = False  #: to be stopped: all it did is durable, and it only waits for that
     is_deaf: bool = False  #: it never asks what it should do, so it is stopped where it has made its work durable
     saves_later: bool = False  #: it saves an epoch after it has reported it: durable at the latest by a clean end
 

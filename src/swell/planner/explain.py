@@ -7,7 +7,7 @@ snapshot, when somebody asks. Codes of jobs that run or have ended carry their e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swell.model.job import JobId, JobState
 from swell.model.placement import Company
@@ -26,7 +26,11 @@ NAMES_SHOWN_MAX = 5  # a sentence with more ids is not read
 
 def explain(snapshot: Snapshot, job: JobView, verdict: Verdict) -> Reason:
     """The reason of a job that waits."""
-    return _WAITING[verdict.code](_Case(snapshot, job, verdict))
+    reason = _WAITING[verdict.code](_Case(snapshot, job, verdict))
+    if not job.problem:
+        return reason
+    message = f"{reason.message}; the last time it could not be placed: {job.problem}"
+    return replace(reason, message=message, evidence={**reason.evidence, "problem": job.problem})
 
 
 def explain_record(code: Code, evidence: Evidence) -> Reason:
@@ -288,6 +292,9 @@ def _waiting_for_job(case: _Case) -> Reason:
 
 def _waiting_to_retry(case: _Case) -> Reason:
     in_s = max(0.0, (case.job.not_before or 0.0) - case.snapshot.now)
+    if case.job.problem:
+        following = "nothing to do; if it lasts, look at what the cluster says there"
+        return Reason(Code.WAITING_TO_RETRY, f"it is tried again in {in_s:.0f} s", {"in_s": in_s}, following)
     message = f"it failed and is tried again in {in_s:.0f} s"
     return Reason(Code.WAITING_TO_RETRY, message, {"in_s": in_s}, f"see why it failed: swell logs {case.job.id}")
 
@@ -321,6 +328,11 @@ def _cancelled(evidence: Evidence) -> tuple[str, str]:
     return f"cancelled by {evidence.get('by') or 'its owner'}", "nothing to do; submit it again to run it"
 
 
+def _object_deleted(evidence: Evidence) -> tuple[str, str]:
+    message = f"its {evidence.get('object') or 'object'} was deleted by somebody with kubectl"
+    return message, "nothing to do; submit it again to run it"
+
+
 def _time_limit(evidence: Evidence) -> tuple[str, str]:
     message = f"it ran longer than its time limit of {_number(evidence, 'limit_s')} s and was stopped"
     return message, "give it more time (--time)"
@@ -347,6 +359,20 @@ def _start_failed(evidence: Evidence) -> tuple[str, str]:
         f"task {evidence.get('rank')} could not be started: {evidence.get('problem')}",
         "correct that and submit it again",
     )
+
+
+def _image_unavailable(evidence: Evidence) -> tuple[str, str]:
+    return (
+        f"the image of task {evidence.get('rank')} cannot be used: {evidence.get('problem')}",
+        "correct the image's name, or what it needs to be pulled with, and submit it again",
+    )
+
+
+def _out_of_memory(evidence: Evidence) -> tuple[str, str]:
+    limit = "it may" if evidence.get("memory_mib") is None else f"its limit of {_number(evidence, 'memory_mib')} MiB"
+    message = f"task {evidence.get('rank')} was killed because it used more memory than {limit}"
+    where = f"swell logs --rank {evidence.get('rank')} {evidence.get('job')}"
+    return message, f"give it more memory (--memory), or see what it did: {where}"
 
 
 def _keeper_lost(evidence: Evidence) -> tuple[str, str]:
@@ -389,7 +415,10 @@ def _stopping(evidence: Evidence) -> tuple[str, str]:
 
 
 def _starting(evidence: Evidence) -> tuple[str, str]:
-    return f"room is given on {evidence.get('nodes')}; its processes are being started", "wait a moment"
+    message = f"room is given on {evidence.get('nodes')}; its processes are being started"
+    if evidence.get("trouble"):
+        return f"{message}; {evidence['trouble']}", "wait a moment; if it lasts, correct that, or cancel it"
+    return message, "wait a moment"
 
 
 def _lost_contact(evidence: Evidence) -> tuple[str, str]:
@@ -407,11 +436,14 @@ def _number(evidence: Evidence, key: str) -> str:
 
 _RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {
     Code.CANCELLED: _cancelled,
+    Code.OBJECT_DELETED: _object_deleted,
     Code.TIME_LIMIT: _time_limit,
     Code.GPU_MEMORY_OVERRUN: _gpu_memory_overrun,
     Code.GPU_IDLE: _gpu_idle,
     Code.MACHINE_RESTARTED: _machine_restarted,
     Code.START_FAILED: _start_failed,
+    Code.IMAGE_UNAVAILABLE: _image_unavailable,
+    Code.OUT_OF_MEMORY: _out_of_memory,
     Code.KEEPER_LOST: _keeper_lost,
     Code.TASK_FAILED: _task_failed,
     Code.DEPENDENCY_FAILED: _dependency_failed,

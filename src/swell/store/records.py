@@ -23,6 +23,7 @@ class NewJob:
     owner: str
     environment: dict[str, str]
     uid: int | None = None  #: as whom its tasks run; None: as the server itself
+    manifest: dict[str, Any] | None = None  #: what its object is made from; None: it is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,9 @@ class JobRecord:
     gpu_memory_mib: int | None = None  #: what it was seen to need on a GPU it shares; None: what its spec says
     gpu_peak_mib: int | None = None  #: the most it was seen to use on one GPU; None: not measured
     uid: int | None = None  #: as whom its tasks run; None: as the server itself
+    manifest: str = ""  #: hash of what its object is made from; empty: it is none
+    unplaced: int = 0  #: attempts in a row that could not be placed
+    problem: str = ""  #: why not, in the words of who refused
 
     @property
     def training(self) -> TrainingRecord | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,6 +33,7 @@ from swell.model.usage import Account, DayOfUse, Used
 from swell.store import tables
 from swell.store.disk import disk_trouble
 from swell.store.doors import DoorStore
+from swell.store.kept import drop_unused, keep, read_kept
 from swell.store.migrate import migrate
 from swell.store.records import (
     AttemptRecord,
@@ -65,7 +65,6 @@ INSERT_EVENT = insert(tables.event)
 INSERT_KEY = insert(tables.idempotency)
 SELECT_JOB = select(tables.job).where(tables.job.c.id == bindparam("job"))
 SELECT_KEY = select(tables.idempotency).where(tables.idempotency.c.key == bindparam("asked"))
-SELECT_ENVIRONMENT = select(tables.environment.c.hash).where(tables.environment.c.hash == bindparam("digest"))
 
 
 @dataclass(slots=True)
@@ -182,7 +181,8 @@ class Store:
             "reason_evidence": "{}",
             "priority": new.spec.priority,
             "spec": spec_text,
-            "environment": _keep_environment(connection, new.environment),
+            "environment": keep(connection, tables.environment, new.environment),
+            "manifest": "" if new.manifest is None else keep(connection, tables.manifest, new.manifest),
             "submitted_at": now,
             "attempts": 0,
             "width": 0,
@@ -235,8 +235,7 @@ class Store:
             connection.execute(delete(tables.attempt).where(tables.attempt.c.job_id == job))
             connection.execute(delete(tables.job).where(tables.job.c.id == job))
         self._write_events(connection, [EventRecord("Deleted", job, by, origin=origin) for job in jobs])
-        used = select(tables.job.c.environment).distinct()
-        connection.execute(delete(tables.environment).where(tables.environment.c.hash.not_in(used)))
+        drop_unused(connection)
 
     # -- reading -----------------------------------------------------------------------------------------
 
@@ -369,11 +368,13 @@ class Store:
         return int(self._rows(select(func.coalesce(func.max(tables.event.c.id), 0)))[0][0])
 
     def environment(self, digest: str) -> dict[str, str]:
-        rows = self._rows(select(tables.environment.c.body).where(tables.environment.c.hash == digest))
-        if not rows:
-            raise NotFound(f"there is no environment {digest}")
-        found: dict[str, str] = json.loads(rows[0][0])
-        return found
+        with self._reading.connect() as connection:
+            return read_kept(connection, tables.environment, digest)
+
+    def manifest(self, digest: str) -> dict[str, Any]:
+        """The foreign document that a job's object is made from."""
+        with self._reading.connect() as connection:
+            return read_kept(connection, tables.manifest, digest)
 
     def generation(self) -> int:
         rows = self._rows(select(tables.meta.c.value).where(tables.meta.c.key == "generation"))
@@ -440,15 +441,6 @@ def _replay(connection: Connection, key: str, digest: str) -> list[JobRecord] | 
     if len(rows) < len(ids):
         raise Conflict(f"the jobs of the idempotency key {key!r} have been deleted; use a new key for a new job")
     return [job_record(row) for row in rows]
-
-
-def _keep_environment(connection: Connection, environment: dict[str, str]) -> str:
-    body = json.dumps(environment, sort_keys=True)
-    digest = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
-    known = connection.execute(SELECT_ENVIRONMENT, {"digest": digest}).first()
-    if known is None:
-        connection.execute(insert(tables.environment), {"hash": digest, "body": body})
-    return digest
 
 
 def _refuse_too_many(connection: Connection, jobs: Sequence[NewJob], queued_max: int) -> None:

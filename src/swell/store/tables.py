@@ -50,6 +50,9 @@ job = Table(
     Column("gpu_memory_mib", Integer),  # what it was seen to need on a GPU it shares; null: what its spec says
     Column("gpu_peak_mib", Integer),  # null: not measured
     Column("uid", Integer),  # as whom its tasks run; null: as the server itself
+    Column("manifest", String, nullable=False, server_default=""),  # hash; empty: none
+    Column("unplaced", Integer, nullable=False, server_default="0"),  # attempts in a row that could not be placed
+    Column("problem", Text, nullable=False, server_default=""),  # why not, in the words of who refused
     Index("job_by_state", "state", "ended_at"),
     Index("job_by_name", "name"),
     sqlite_autoincrement=True,  # an id is never used again, also after its job was deleted
@@ -145,6 +148,13 @@ foreign = Table(  # what foreign clients asked us to remember of a job, under it
 
 environment = Table(
     "environment",
+    metadata,
+    Column("hash", String, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+manifest = Table(  # foreign documents that objects are made from
+    "manifest",
     metadata,
     Column("hash", String, primary_key=True),
     Column("body", Text, nullable=False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from swell.api.caller import SCOPE_KEY as CALLER_KEY
@@ -57,9 +58,9 @@ class Doors:
         inside = {**scope, "path": path, "raw_path": path.encode(), SCOPE_KEY: visitor, CALLER_KEY: visitor.caller}
         await room(inside, receive, send)
 
-    def listener(self, door: DoorRecord) -> Any:
+    def listener(self, door: DoorRecord, hosts: Sequence[str]) -> Any:
         """What an opened port serves: one door, in the name of whoever opened it, without an admin's rights."""
-        return Listener(self.rooms[door.name], door, self._services)
+        return Listener(self.rooms[door.name], door, hosts, self._services)
 
     def _by_job(self, token: str) -> tuple[Any, Visitor] | None:
         attempt = read_token(self._services.job_secret, token, self._services.now())
@@ -94,9 +95,9 @@ class Doors:
 class Listener:
     """A port without a token. A browser can be made to send requests to it by any page, so Host and Origin count."""
 
-    def __init__(self, room: Any, door: DoorRecord, services: Services) -> None:
+    def __init__(self, room: Any, door: DoorRecord, hosts: Sequence[str], services: Services) -> None:
         self._room = room
-        self._hosts = {f"{name}:{door.port}" for name in ("127.0.0.1", "localhost")}
+        self._hosts = {f"{name}:{door.port}" for name in ("127.0.0.1", "localhost", *hosts)}
         self._services = services
         self._owner, self._origin = door.owner, f"door {door.name} on port {door.port}"
 

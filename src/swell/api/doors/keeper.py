@@ -1,7 +1,8 @@
 """Which ports serve a door without a token, and who listens there?
 
-Each opened port is a small HTTP server in a thread of its own, on loopback only, with the application that
-`entrance.py` makes for it. What is open stands in the store, so that it is open again after a restart.
+Each opened port is a small HTTP server in a thread of its own, with the application that `entrance.py` makes for it.
+What an admin has opened is on loopback and stands in the store, so that it is open again after a restart. What
+config.json opens may be elsewhere, under further names: whoever wrote it keeps strangers away, as a NetworkPolicy does.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any
 import uvicorn
 
 from swell.api.connections import Connection
+from swell.config import Door
 from swell.errors import Conflict
+from swell.listening import listen
 from swell.store import DoorRecord
 
 LOOPBACK = "127.0.0.1"
@@ -29,27 +32,19 @@ class Doorkeeper:
     """Opens and closes ports. Used by requests, which come from one thread."""
 
     def __init__(self) -> None:
-        self.application: Callable[[DoorRecord], Any] = lambda _: None  #: what a port serves; set by `create_app`
+        #: What a port serves, and to which names beside loopback's; set by `create_app`.
+        self.application: Callable[[DoorRecord, Sequence[str]], Any] = lambda *_: None
         self._serving: dict[int, tuple[uvicorn.Server, threading.Thread]] = {}
         self.problems: dict[int, str] = {}  #: ports that should be open and are not, and why
+        self.standing: list[DoorRecord] = []  #: of config.json
 
-    def bind(self, port: int) -> socket.socket:
+    def bind(self, port: int, address: str = LOOPBACK) -> socket.socket:
         """0: any that is free."""
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((LOOPBACK, port))
-        except OSError as error:
-            listener.close()
-            raise Conflict(
-                f"port {port} cannot be used: {error.strerror}; choose another with --port, or end what listens there"
-            ) from error
-        listener.listen(128)
-        return listener
+        return listen(address, port, todo="choose another with --port, or end what listens there")
 
-    def serve(self, door: DoorRecord, listener: socket.socket) -> None:
+    def serve(self, door: DoorRecord, listener: socket.socket, hosts: Sequence[str] = ()) -> None:
         config = uvicorn.Config(
-            self.application(door),
+            self.application(door, hosts),
             http=Connection,
             ws="none",
             proxy_headers=False,
@@ -71,11 +66,20 @@ class Doorkeeper:
     def reopen(self, doors: Sequence[DoorRecord]) -> None:
         """After a restart. A port that somebody else has taken meanwhile stays closed, and the listing says why."""
         for door in doors:
-            try:
-                self.serve(door, self.bind(door.port))
-            except Conflict as problem:
-                self.problems[door.port] = str(problem)
-                log.error("door %s: %s", door.name, problem)
+            self._try(door, LOOPBACK, ())
+
+    def stand(self, door: Door, opened_at: float) -> None:
+        """As long as the server runs."""
+        record = DoorRecord(door.port, door.name, door.user, opened_at)
+        self.standing.append(record)
+        self._try(record, door.address, door.hosts)
+
+    def _try(self, door: DoorRecord, address: str, hosts: Sequence[str]) -> None:
+        try:
+            self.serve(door, self.bind(door.port, address), hosts)
+        except Conflict as problem:
+            self.problems[door.port] = str(problem)
+            log.error("door %s: %s", door.name, problem)
 
     def close(self, port: int) -> None:
         self.problems.pop(port, None)

@@ -45,14 +45,12 @@ def doors_router(services: Services) -> APIRouter:
         return {**found, "problem": keeper.problems.get(door.port)}
 
     async def note(kind: str, caller: Caller, door: DoorRecord) -> None:
-        detail = {"door": door.name, "port": door.port}
-        event = EventRecord(kind, actor=caller.user, detail=detail, origin=caller.origin)
-        await asyncio.wrap_future(store.record(Changes(events=[event])))
+        await asyncio.wrap_future(store.record(Changes(events=[_event(kind, caller, door)])))
 
     @router.get("")
     async def listing() -> Response:
         """Ports that serve a door without a token; `problem` says why one is not open although it should be."""
-        return Json({"doors": [document(door) for door in store.doors.opened()]})
+        return Json({"doors": [document(door) for door in (*keeper.standing, *store.doors.opened())]})
 
     @router.post("", status_code=201)
     async def open_door(body: Opening, caller: By) -> Response:
@@ -76,6 +74,8 @@ def doors_router(services: Services) -> APIRouter:
     @router.delete("/{port}", status_code=204)
     async def close_door(port: int, caller: By) -> Response:
         _refuse_unless_admin(caller, "close")
+        if any(door.port == port for door in keeper.standing):
+            raise Conflict(f"port {port} is opened by the settings (doors); take it out there and restart the server")
         door = next((door for door in store.doors.opened() if door.port == port), None)
         if door is None:
             raise NotFound(f"no door is open on port {port}; `swell door` lists those that are")
@@ -90,16 +90,32 @@ def doors_router(services: Services) -> APIRouter:
         _refuse_unknown(body.name)
         expires_at = services.now() + body.lasts_s
         token = make_address_token(services.job_secret, door=body.name, user=caller.user, expires_at=expires_at)
-        return Json({"address": f"http://{min(services.hosts)}/d/{token}", "expires_at": iso(expires_at)}, 201)
+        return Json({"address": f"{services.url}/d/{token}", "expires_at": iso(expires_at)}, 201)
 
     return router
+
+
+def open_standing(services: Services) -> None:
+    """Those of config.json, each time the server starts. A mistake in them keeps it from starting."""
+    operator = Caller(services.owner, is_admin=True, origin="config.json")
+    for door in services.config.doors:
+        _refuse_unknown(door.name)
+        _owner(services, operator, door.user)
+        services.doorkeeper.stand(door, services.now())
+    opened = [_event("DoorOpened", operator, door) for door in services.doorkeeper.standing]
+    if opened:
+        services.store.record(Changes(events=opened)).result()
+
+
+def _event(kind: str, caller: Caller, door: DoorRecord) -> EventRecord:
+    return EventRecord(kind, actor=caller.user, detail={"door": door.name, "port": door.port}, origin=caller.origin)
 
 
 def _owner(services: Services, caller: Caller, user: str | None) -> str:
     """Whoever reaches the port acts as this one, so it is never root."""
     name = user or caller.user
     found = services.acting_for(name, caller.origin)
-    if services.box is None and name != caller.user:
+    if not services.is_shared and name != caller.user:
         raise Rejected(f"this server is {caller.user}'s alone; a door acts in their name, not in {name!r}'s")
     if found is None:
         raise Rejected(f"there is no user {name!r} on this machine")

@@ -12,7 +12,7 @@ from swell.api.services import Services
 from swell.errors import Denied, Rejected
 from swell.foreign.library import library_folder
 from swell.foreign.run_scheduler import Scheduled, render_manifest
-from swell.manifests import Context, read_document
+from swell.manifests import Context, read_manifests
 from swell.manifests.fields import describe
 from swell.store import JobRecord
 from swell.users import user_by_name
@@ -35,8 +35,8 @@ async def submit(services: Services, caller: Caller, body: dict[str, Any]) -> Jo
     widest = max((len(node.devices) for node in nodes), default=0)
     library = await asyncio.to_thread(library_folder)
     manifest = render_manifest(read_submission(body), gpus_per_node=widest, library=library)
-    spec = read_document(manifest, Context(workdir=folder))
-    [job] = await accept(services, caller, [spec], _login(user))
+    context = Context(workdir=folder, on_cluster=services.cluster is not None)
+    [job] = await accept(services, caller, read_manifests(manifest, context), _login(user))
     return job
 
 

@@ -5,14 +5,22 @@
     resources, failures            what is asked for, and what a refusal means
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
+    reviewer                       whose a token is, and what they may create
+    logs, logstream                which pods' logs are copied, and how one is read to its end
+    loglines, logfile              what of a stream is new, and what of it is on disk
+    lease                          whether this is the one server that acts
+    picture, objects, kinds        what is kept of pods, nodes and the objects that make pods
+    cluster                        all of it in order
+    wanted, steps, follow          pure: what is missing, and what has become of an attempt
+    hands, engine                  the calls, and who makes them
 
-Public: `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`. What pods mean to Swell does not
-belong into these files.
+Public: `KubernetesEngine`, `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`.
 """
 
 from swell.engines.kubernetes.access import Access, find_access
+from swell.engines.kubernetes.engine import KubernetesEngine
 from swell.engines.kubernetes.port import PatchKind, Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import Resource
 
-__all__ = ["Access", "PatchKind", "Port", "Reflector", "Resource", "Selection", "find_access"]
+__all__ = ["Access", "KubernetesEngine", "PatchKind", "Port", "Reflector", "Resource", "Selection", "find_access"]

@@ -177,11 +177,14 @@ class Port:
         namespace: str | None = None,
         name: str | None = None,
         subresource: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Document:
-        """A name only together with a subresource: an object carries its own."""
+        """A name only together with a subresource: an object carries its own. Dry: it is checked, and not made."""
+        query: Document = {"dryRun": "All" if dry_run else None}
         shown = name or body.get("metadata", {}).get("name")
         ask = Ask("POST", "create", resource, namespace, shown, subresource)
-        return self._exchange.document(ask, resource.path(namespace, name, subresource), body=body)
+        return self._exchange.document(ask, resource.path(namespace, name, subresource), query, body)
 
     def replace(
         self,

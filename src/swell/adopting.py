@@ -1,0 +1,255 @@
+"""Which jobs came by kubectl?
+
+Pods that name us as their scheduler and that we have not made: the pods of one object are one job, so are those with
+one pod group's label, and every other pod is a job by itself. They are submitted as everybody's jobs are, once, under a
+key made from their uid. When they are deleted before they have begun, their job is cancelled; afterwards the engine
+sees it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from swell.engines.kubernetes.cluster import JOBSET_NAME, Cluster
+from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.resources import NotServed
+from swell.errors import NotFound, Rejected, SwellError
+from swell.manifests import Context, read_document
+from swell.model.job import Dimension, JobId, JobSpec, Role
+from swell.store import JobRecord, NewJob
+
+log = logging.getLogger(__name__)
+Document = dict[str, Any]
+
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+GROUP_SIZE = "fluence.group-size"
+GROUP_API = "scheduling.x-k8s.io/v1alpha1"
+SETTLED_S = 2.0  # a group of which nobody says how many it has is whole when for so long none has come
+GATHER_S = 0.02  # pods come in bursts
+BY = "kubectl"
+CONTEXT = Context(workdir="/", on_cluster=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods that are one job."""
+
+    kind: str  #: of the object that makes them; Pod: by itself; PodGroup: by a label
+    namespace: str
+    name: str
+    uid: str  #: of the object or the pod; empty: only a name is known
+
+
+class Jobs(Protocol):
+    """What the controller offers."""
+
+    def submit(self, jobs: Sequence[NewJob], *, key: str, digest: str, origin: str) -> Future[list[JobRecord]]: ...
+
+    def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str) -> Future[None]: ...
+
+
+def group_of(pod: PodSeen) -> Group:
+    if JOBSET_NAME in pod.labels:
+        return Group("JobSet", pod.namespace, pod.labels[JOBSET_NAME], "")
+    if pod.owner is not None and pod.owner.kind in KINDS:
+        return Group(pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid)
+    if POD_GROUP in pod.labels and pod.owner is None:
+        return Group("PodGroup", pod.namespace, pod.labels[POD_GROUP], "")
+    return Group("Pod", pod.namespace, pod.name, pod.uid)
+
+
+class Adopter(threading.Thread):
+    def __init__(
+        self,
+        port: Port,
+        cluster: Cluster,
+        jobs: Jobs,
+        is_begun: Callable[[JobId], bool],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(name="adopter", daemon=True)
+        self._port = port
+        self._cluster = cluster
+        self._jobs = jobs
+        self._is_begun = is_begun  #: does the engine have an attempt of it?
+        self._now = now
+        self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
+        self._references: dict[JobId, Document] = {}
+        self._sizes: dict[Group, int] = {}
+        self._bell = threading.Event()
+        self._is_closing = False
+
+    def know(self, job: JobId, reference: Document) -> None:
+        """One of an earlier server."""
+        self._references[job] = reference
+        self._taken |= dict.fromkeys(_uids(reference), job)
+
+    def ring(self) -> None:
+        self._bell.set()
+
+    def close(self) -> None:
+        self._is_closing = True
+        self._bell.set()
+        self.join()
+
+    def run(self) -> None:
+        while not self._is_closing:
+            self._bell.wait(SETTLED_S)
+            self._bell.clear()
+            try:
+                self.look()
+            except SwellError as error:
+                log.warning("what came by kubectl could not be taken in: %s; trying again", error)
+            except Exception:  # a thread that ends would leave every pod waiting for ever
+                log.exception("what came by kubectl could not be taken in; trying again")
+            time.sleep(GATHER_S)
+
+    def look(self) -> None:
+        groups: dict[Group, list[PodSeen]] = {}
+        for pod in self._cluster.waiting_pods():
+            if self._cluster.root(pod) not in self._taken and pod.uid not in self._taken:
+                groups.setdefault(group_of(pod), []).append(pod)
+        submitted = [(one, self._submit(*one)) for one in self._arrivals(groups)]
+        for (_, reference), future in submitted:
+            [record] = future.result()
+            self.know(record.id, reference)
+        self._let_go()
+
+    def _arrivals(self, groups: dict[Group, list[PodSeen]]) -> list[tuple[JobSpec, Document]]:
+        found = []
+        for group, pods in groups.items():
+            try:
+                one = self._read(group, pods)
+            except (NotFound, NotServed):
+                continue  # deleted meanwhile
+            except Rejected as refusal:
+                log.warning("%s %s/%s is not for us: %s", group.kind, group.namespace, group.name, refusal)
+                self._taken |= dict.fromkeys(map(self._cluster.root, pods), None)
+                continue
+            if one is not None and not any(uid in self._taken for uid in _uids(one[1])):
+                found.append(one)
+        return found
+
+    def _submit(self, spec: JobSpec, reference: Document) -> Future[list[JobRecord]]:
+        uid = str(reference["metadata"]["uid"])
+        new = NewJob(spec, reference["metadata"]["namespace"], {}, None, reference)
+        return self._jobs.submit([new], key=f"kubernetes:{uid}", digest=uid, origin=BY)
+
+    # -- what they ask for -----------------------------------------------------------------------------------------
+
+    def _read(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
+        """None: it is not whole yet."""
+        if group.kind == "Pod":
+            return _read_pods(group, pods)
+        if group.kind == "PodGroup":
+            return self._read_group(group, pods)
+        resource = self._cluster.resources.get(group.kind)
+        if resource is None:
+            return None
+        document = self._port.get(resource, group.name, group.namespace)
+        spec = read_document(document, CONTEXT)
+        if group.kind != "PyTorchJob":  # nobody may change the size of the others while they exist
+            spec = replace(spec, width_max=spec.width_min) if spec.array is None else spec
+        return replace(spec, is_held=False, retries=0), _reference(document)
+
+    def _read_group(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
+        size = self._size(group, pods)
+        if size is None:
+            newest = max(pod.created_at for pod in pods)
+            if self._now() - newest < SETTLED_S:
+                return None
+        elif len(pods) < size:
+            return None
+        self._sizes.pop(group, None)
+        return _read_pods(group, pods)
+
+    def _size(self, group: Group, pods: list[PodSeen]) -> int | None:
+        """How many start together; None: nobody says."""
+        if group not in self._sizes:
+            labels = (pods[0].document or {})["metadata"].get("labels") or {}
+            said = labels.get(GROUP_SIZE, "")
+            self._sizes[group] = int(said) if said.isdecimal() else self._asked_size(group)
+        return self._sizes[group] or None
+
+    def _asked_size(self, group: Group) -> int:
+        try:
+            resource = self._port.resource(GROUP_API, "PodGroup")
+            found = self._port.get(resource, group.name, group.namespace)
+        except (NotServed, NotFound):
+            return 0
+        return int((found.get("spec") or {}).get("minMember") or 0)
+
+    # -- what is gone ----------------------------------------------------------------------------------------------
+
+    def _let_go(self) -> None:
+        gone = [job for job, reference in self._references.items() if not self._is_there(reference)]
+        for job in gone:
+            for uid in _uids(self._references.pop(job)):
+                self._taken.pop(uid, None)
+        waiting = [job for job in gone if not self._is_begun(job)]
+        if waiting:
+            self._jobs.cancel(waiting, by=BY, grace_s=None, origin=BY).result()
+
+    def _is_there(self, reference: Document) -> bool:
+        metadata = reference["metadata"]
+        if reference["kind"] == "Pods":
+            return any(not pod.is_deleting for pod in self._cluster.pods(_uids(reference)))
+        return self._cluster.has_object(metadata["uid"], reference["kind"], metadata["namespace"], metadata["name"])
+
+
+def _read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:
+    """In the order of their names, numbers by their value; pods that are alike are one role."""
+    ordered = sorted(pods, key=lambda pod: [_numbered(part) for part in re.split(r"(\d+)", pod.name)])
+    specs = [read_document(pod.document or {}, CONTEXT) for pod in ordered]
+    roles: list[Role] = []
+    for spec in specs:
+        [role] = spec.roles
+        if roles and (roles[-1].resources, roles[-1].rules) == (role.resources, role.rules):
+            roles[-1] = replace(roles[-1], count=roles[-1].count + 1)
+        else:
+            roles.append(role)
+    first = specs[0]
+    is_one = len(pods) == 1
+    spec = replace(
+        first,
+        name=group.name,
+        roles=tuple(roles),
+        dimension=first.dimension if is_one else Dimension.TASKS,
+        width_min=first.width_min if is_one else roles[0].count,
+        width_max=first.width_min if is_one else roles[0].count,
+        priority=max(spec.priority for spec in specs),
+        retries=0,
+    )
+    return spec, _pods_reference(group, ordered)
+
+
+def _numbered(part: str) -> tuple[int, str]:
+    return (int(part), "") if part.isdecimal() else (-1, part)
+
+
+def _reference(document: Document) -> Document:
+    metadata = {name: document["metadata"][name] for name in ("name", "namespace", "uid")}
+    return {"apiVersion": document["apiVersion"], "kind": document["kind"], "metadata": metadata}
+
+
+def _pods_reference(group: Group, pods: list[PodSeen]) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pods",
+        "metadata": {"name": group.name, "namespace": group.namespace, "uid": pods[0].uid},
+        "pods": [{"name": pod.name, "uid": pod.uid} for pod in pods],
+    }
+
+
+def _uids(reference: Document) -> list[str]:
+    pods = reference.get("pods")
+    return [reference["metadata"]["uid"]] if pods is None else [pod["uid"] for pod in pods]

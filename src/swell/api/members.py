@@ -1,0 +1,115 @@
+"""Who of a cluster's users asks, and may they create what they submit?
+
+The cluster says who a token belongs to, and what its holder may do; nothing of that is decided here. Tokens are
+remembered by their hash, and for a short time: one that was taken back stops working after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Protocol
+
+from swell.api.caller import Caller
+from swell.errors import Denied
+from swell.manifests import Manifest
+from swell.model.identity import Identity, ObjectKind
+
+REMEMBERED_S = 60.0
+UNKNOWN_REMEMBERED_S = 10.0  # a client that repeats a stale token must not become a load on the API server
+TOKENS_REMEMBERED_MAX = 10_000
+TOKEN_BYTES_MAX = 16 * 1024  # with many groups in it a token has 4 KiB
+REVIEWS_AT_ONCE = 8  # whoever sends tokens of their own invention keeps so many threads busy, and no more
+ACCOUNT = "system:serviceaccount:"
+
+
+class Reviewer(Protocol):
+    """The cluster's own word. Raises `Unavailable` where it cannot be asked."""
+
+    def who(self, token: str) -> Identity | None:
+        """None: nobody's."""
+
+    def may_create(self, identity: Identity, what: ObjectKind) -> bool: ...
+
+
+class Members:
+    """The users of one cluster, as one server for all of them sees them."""
+
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        created: Callable[[Manifest], ObjectKind],
+        *,
+        owner: str,
+        admin_group: str,
+        admins: Iterable[str] = (),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reviewer = reviewer
+        self._created = created  #: what becomes of a job
+        self._owner = owner  #: whose name belongs to the server's own token, and to nobody of the cluster
+        self._admin_group = admin_group
+        self._admins = frozenset(admins)
+        self._monotonic = monotonic
+        self._known: dict[bytes, tuple[Caller | None, float]] = {}
+        self._threads = ThreadPoolExecutor(REVIEWS_AT_ONCE, thread_name_prefix="review")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def administrator(self, origin: str) -> Caller:
+        """Whoever has the server's own token."""
+        return Caller(self._owner, True, origin, own=self._owner)
+
+    async def caller(self, token: str, origin: str) -> Caller | None:
+        """None: the cluster does not know whose this token is."""
+        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found, until = self._known.get(key, (None, 0.0))
+        if self._monotonic() >= until:
+            found = await self._look_up(token)
+            self._remember(key, found)
+        return None if found is None else replace(found, origin=origin)
+
+    def acting_for(self, name: str, origin: str) -> Caller:
+        """Somebody who acts in a user's name: with that user's own rights, without those of groups nobody knows of."""
+        return Caller(name, False, origin, own=name, identity=Identity(name, _groups_of(name)))
+
+    async def refuse_creation(self, caller: Caller, manifests: Iterable[Manifest]) -> None:
+        """A job runs as what the user could have created themselves; the server's own rights are nobody's detour."""
+        identity = caller.identity
+        if identity is None:
+            return  # the server's own token
+        for what in sorted({self._created(one) for one in manifests}, key=str):
+            asked = asyncio.get_running_loop().run_in_executor(self._threads, self._reviewer.may_create, identity, what)
+            if not await asked:
+                raise Denied(
+                    f"{caller.user!r} may not create a {what}, and Swell creates nothing there that you could not "
+                    f"create yourself; ask for that right, or name another namespace"
+                )
+
+    async def _look_up(self, token: str) -> Caller | None:
+        if len(token) > TOKEN_BYTES_MAX:
+            return None
+        identity = await asyncio.get_running_loop().run_in_executor(self._threads, self._reviewer.who, token)
+        if identity is None or identity.user == self._owner:
+            return None
+        is_admin = identity.user in self._admins or self._admin_group in identity.groups
+        return Caller(identity.user, is_admin, own=identity.user, identity=identity)
+
+    def _remember(self, key: bytes, found: Caller | None) -> None:
+        if len(self._known) >= TOKENS_REMEMBERED_MAX:
+            self._known.clear()
+        lasts_s = UNKNOWN_REMEMBERED_S if found is None else REMEMBERED_S
+        self._known[key] = found, self._monotonic() + lasts_s
+
+
+def _groups_of(name: str) -> tuple[str, ...]:
+    """Those that follow from the name alone, as Kubernetes derives them."""
+    if not name.startswith(ACCOUNT):
+        return ("system:authenticated",)
+    namespace = name.removeprefix(ACCOUNT).partition(":")[0]
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")

@@ -1,0 +1,98 @@
+"""How does a job become objects of a cluster?
+
+A foreign manifest is its own object. What was written in our own notation becomes pods or an Indexed Job, made anew at
+each attempt's width. Before a job is accepted, its objects are shown to the API server, which refuses them in its own
+words and creates nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.failures import AlreadyExists
+from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.objects import Filling, RoleSize, without_server_fields
+from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.resources import PODS, SERVICES, Resource, not_served
+from swell.engines.kubernetes.template import fill_pod
+from swell.engines.kubernetes.wanted import Wanted
+from swell.manifests import Manifest, is_native, native_objects, object_name
+from swell.manifests.document import as_created
+from swell.model.identity import ObjectKind
+from swell.model.job import AttemptId, Dimension, JobSpec
+from swell.store import Store
+
+Document = dict[str, Any]
+TRIAL = "swell-trial"
+
+
+class ClusterObjects:
+    def __init__(self, store: Store, port: Port, cluster: Cluster, namespace: str) -> None:
+        self._store = store
+        self._port = port
+        self._cluster = cluster
+        self._namespace = namespace
+
+    def manifest(self, wanted: Wanted) -> Document:
+        """What an attempt's objects are made from; of several, a list."""
+        document = self._store.manifest(wanted.manifest)
+        if not is_native(document):
+            return as_created(document)
+        job = self._store.job(wanted.attempt.job)
+        return self._native(job.spec, job.id, wanted.width)
+
+    def _native(self, spec: JobSpec, job: int, width: int) -> Document:
+        name = object_name(spec.name, job)
+        items = native_objects(spec, name=name, namespace=self._namespace, width=width)
+        if spec.array is not None:
+            return items[0]
+        metadata = {"name": name, "namespace": self._namespace}
+        return {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": list(items)}
+
+    def created(self, manifest: Manifest) -> ObjectKind:
+        """What its user must be allowed to create."""
+        document = manifest.document
+        if is_native(document):
+            kind = ("batch/v1", "Job") if manifest.spec.array is not None else ("v1", "Pod")
+            return ObjectKind(*kind, self._namespace)
+        namespace = document["metadata"].get("namespace") or self._namespace
+        return ObjectKind(document["apiVersion"], document["kind"], namespace)
+
+    def try_out(self, manifests: Sequence[Manifest]) -> None:
+        """Raises what the API server says; nothing is created."""
+        for manifest in manifests:
+            for resource, document in self._trials(manifest):
+                namespace = document["metadata"].get("namespace") or self._namespace
+                with contextlib.suppress(AlreadyExists):  # it gets a name of its own then
+                    self._port.create(resource, document, namespace, dry_run=True)
+
+    def _trials(self, manifest: Manifest) -> list[tuple[Resource, Document]]:
+        spec, document = manifest.spec, manifest.document
+        if is_native(document):
+            document = self._native(spec, 0, spec.width_min)
+        if document["kind"] == "List":
+            return [(SERVICES if one["kind"] == "Service" else PODS, one) for one in document["items"][:2]]
+        filling = Filling(0, TRIAL, AttemptId(0, 1), sizes(spec), TRIAL, is_array=spec.array is not None)
+        given = without_server_fields(as_created(document))
+        if document["kind"] == "Pod":
+            return [(PODS, {**given, "spec": fill_pod(given["spec"], filling.roles[0], filling)})]
+        kind = KINDS[document["kind"]]
+        resource = self._cluster.resources.get(kind.name)
+        if resource is None:
+            raise not_served(kind.api_version, kind.name)
+        return [(resource, kind.fill(given, filling))]
+
+
+def sizes(spec: JobSpec) -> tuple[RoleSize, ...]:
+    """At its least width."""
+    roles = []
+    for number, role in enumerate(spec.roles):
+        is_counted = number == 0 and spec.dimension is Dimension.TASKS and spec.array is None
+        needs = role.resources
+        gpus = spec.width_min if spec.dimension is Dimension.GPUS and needs.gpus else needs.gpus
+        share_mib = needs.gpu_memory_mib if needs.is_share else 0
+        roles.append(RoleSize(spec.width_min if is_counted else role.count, gpus, share_mib))
+    return tuple(roles)

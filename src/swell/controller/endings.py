@@ -1,0 +1,92 @@
+"""What does a task's end say of its job?
+
+Most ends speak for themselves: an exit code. Others are no fault of the job, and it comes back by itself: its machine
+was restarted or lost, its node put it out, or no node would take it. What somebody deleted in the cluster is cancelled,
+as they meant it.
+"""
+
+from __future__ import annotations
+
+from swell.controller.world import LiveJob, World
+from swell.controller.yielding import may_retry, pause_s, retry_later, survives_restart
+from swell.model.launch import (
+    CAUSE_DELETED,
+    CAUSE_EVICTED,
+    CAUSE_IMAGE,
+    CAUSE_KEEPER,
+    CAUSE_MEMORY,
+    CAUSE_NODE_LOST,
+    CAUSE_NOT_PLACED,
+    CAUSE_REBOOT,
+    CAUSE_START,
+    CAUSE_TIME_LIMIT,
+    TaskSeen,
+)
+from swell.model.reason import Code, Evidence
+
+#: Why the rest of a gang is stopped; in other cases a task has failed.
+IN_WORDS = {
+    CAUSE_DELETED: "its {problem} was deleted by somebody else",
+    CAUSE_EVICTED: "task {index} was evicted from {node}: {problem}",
+    CAUSE_IMAGE: "the image of task {index} cannot be used: {problem}",
+    CAUSE_MEMORY: "task {index} ran out of memory",
+    CAUSE_NODE_LOST: "task {index} was lost with {node}: {problem}",
+    CAUSE_NOT_PLACED: "task {index} could not be placed on {node}: {problem}",
+}
+
+
+def end_in_words(task: TaskSeen) -> str:
+    words = IN_WORDS.get(task.cause, "task {index} failed")
+    return words.format(index=task.index, node=task.node, problem=task.problem or "nobody said why")
+
+
+def why_to_stop(job: LiveJob) -> TaskSeen | None:
+    """The task whose end is the end of the others, too; None: they may go on."""
+    return job.deleted or (None if job.shape.is_array else job.failure)
+
+
+def outcome_of_return(world: World, job: LiveJob, now: float) -> str | None:
+    """How the attempt of a gang has ended, if the job comes back, and when; None: it has failed."""
+    cause = job.failure.cause if job.failure is not None else ""
+    if survives_restart(job) or cause in (CAUSE_EVICTED, CAUSE_NODE_LOST):
+        return cause
+    if cause == CAUSE_NOT_PLACED:
+        _place_later(world, job, now)
+        return cause
+    if may_retry(job):
+        retry_later(world, job, now)
+        return "failed"
+    return None
+
+
+def _place_later(world: World, job: LiveJob, now: float) -> None:
+    """It did nothing wrong, so its retries are left alone; but a node that refuses is not asked all the time."""
+    assert job.failure is not None
+    job.unplaced += 1
+    job.problem = job.failure.problem
+    job.retry_at = now + pause_s(job.unplaced)
+    world.timed.add(job.id)
+
+
+def failure_reason(job: LiveJob, task: TaskSeen) -> tuple[Code, Evidence]:
+    evidence: Evidence = {"job": job.id, "rank": task.index, "exit_code": task.exit_code, "node": task.node}
+    if task.cause == CAUSE_TIME_LIMIT:
+        return Code.TIME_LIMIT, {**evidence, "limit_s": job.shape.time_limit_s}
+    if task.cause == CAUSE_REBOOT:
+        return Code.MACHINE_RESTARTED, evidence
+    if task.cause == CAUSE_START:
+        return Code.START_FAILED, {**evidence, "problem": task.problem}
+    if task.cause == CAUSE_IMAGE:
+        return Code.IMAGE_UNAVAILABLE, {**evidence, "problem": task.problem}
+    if task.cause == CAUSE_MEMORY:
+        return Code.OUT_OF_MEMORY, {**evidence, "memory_mib": _memory_mib(job, task)}
+    if task.cause == CAUSE_KEEPER:
+        return Code.KEEPER_LOST, evidence
+    failed = job.failed if job.shape.is_array else 1
+    return Code.TASK_FAILED, {**evidence, "failed": failed}
+
+
+def _memory_mib(job: LiveJob, task: TaskSeen) -> int | None:
+    """What the task had asked for; None: it named nothing."""
+    given = (slot.resources.memory_mib for slot in job.slots if slot.number == task.lane)
+    return next(given, 0) or None

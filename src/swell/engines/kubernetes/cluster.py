@@ -1,0 +1,216 @@
+"""What is the cluster like now?
+
+One reflector per resource keeps a copy; here the copies are put in order, so that an attempt finds its object and its
+pods, and a node what stands on it, without looking at all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.mirror import Change
+from swell.engines.kubernetes.objects import ObjectSeen
+from swell.engines.kubernetes.picture import JOB, STORE, NodeSeen, PodSeen, read_node, read_pod
+from swell.engines.kubernetes.port import Port, Selection
+from swell.engines.kubernetes.reflector import Reflector
+from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource
+from swell.errors import SwellError
+
+log = logging.getLogger(__name__)
+JobKey = tuple[str, str]  # store, job
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+LOOK_FOR_KINDS_S = 30.0  # an operator may be installed while we run
+
+
+class Cluster:
+    """Thread-safe. `changed` is told which pods, objects and nodes are not what they were."""
+
+    def __init__(
+        self, port: Port, changed: Callable[[Iterable[PodSeen], Iterable[ObjectSeen], Iterable[str]], None]
+    ) -> None:
+        self._port = port
+        self._changed = changed
+        self._lock = threading.RLock()
+        self._pods: dict[str, PodSeen] = {}
+        self._by_job: dict[JobKey, set[str]] = defaultdict(set)
+        self._by_owner: dict[str, set[str]] = defaultdict(set)
+        self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._by_node: dict[str, set[str]] = defaultdict(set)
+        self._waiting: dict[str, PodSeen] = {}
+        self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
+        self._objects_by_job: dict[JobKey, tuple[str, str, str]] = {}
+        self._nodes: dict[str, NodeSeen] = {}
+        self.resources: dict[str, Resource] = {"Pod": PODS}  #: kind → where it is, of those that are served
+        self._reflectors: dict[str, Reflector[Any]] = {
+            "Node": Reflector(port, Selection(NODES), read_node, self._node_changed),
+            "Pod": Reflector(port, Selection(PODS), read_pod, self._pods_changed),
+        }
+        self._looked_at = 0.0
+
+    def start(self, timeout_s: float) -> str | None:
+        """Follow everything that is served. None: all of it was listed; otherwise what is wrong."""
+        for reflector in self._reflectors.values():
+            reflector.start()
+        self.look_for_kinds()
+        until = time.monotonic() + timeout_s
+        for kind, reflector in list(self._reflectors.items()):
+            if not reflector.wait_until_synced(max(0.0, until - time.monotonic())):
+                return f"{kind}: {reflector.trouble}"
+        return None
+
+    def stop(self) -> None:
+        for reflector in self._reflectors.values():
+            reflector.stop()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the picture may be old; None: it is not."""
+        return next((one.trouble for one in self._reflectors.values() if one.trouble is not None), None)
+
+    def look_for_kinds(self) -> None:
+        """Those that are served by now; a cluster need not have every operator."""
+        if time.monotonic() - self._looked_at < LOOK_FOR_KINDS_S and self._looked_at:
+            return
+        self._looked_at = time.monotonic()
+        for kind in KINDS.values():
+            if kind.name in self._reflectors:
+                continue
+            try:
+                resource = self._port.resource(kind.api_version, kind.name)
+            except NotServed:
+                continue
+            except SwellError as error:
+                log.warning("cannot tell whether %s is served: %s", kind.name, error)
+                continue
+            self.resources[kind.name] = resource
+            reflector = Reflector(self._port, Selection(resource), kind.read, self._objects_changed)
+            self._reflectors[kind.name] = reflector
+            reflector.start()
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def object(self, kind: str, namespace: str, name: str) -> ObjectSeen | None:
+        with self._lock:
+            return self._objects.get((kind, namespace, name))
+
+    def object_of_job(self, key: JobKey) -> ObjectSeen | None:
+        with self._lock:
+            return self._objects.get(self._objects_by_job.get(key, ("", "", "")))
+
+    def pods_of_job(self, key: JobKey) -> list[PodSeen]:
+        return self._sorted(self._by_job, key)
+
+    def pods_of_object(self, found: ObjectSeen) -> list[PodSeen]:
+        if found.kind == "JobSet":
+            return self._sorted(self._by_set, (found.namespace, found.name))
+        return self._sorted(self._by_owner, found.uid)
+
+    def pods(self, uids: Iterable[str]) -> list[PodSeen]:
+        with self._lock:
+            return [self._pods[uid] for uid in uids if uid in self._pods]
+
+    def pods_on(self, node: str) -> list[PodSeen]:
+        return self._sorted(self._by_node, node)
+
+    def root(self, pod: PodSeen) -> str:
+        """The uid of what a user has created: an object, or the pod itself."""
+        if JOBSET_NAME in pod.labels:
+            found = self.object("JobSet", pod.namespace, pod.labels[JOBSET_NAME])
+            return "" if found is None else found.uid
+        return pod.uid if pod.owner is None else pod.owner.uid
+
+    def waiting_pods(self) -> list[PodSeen]:
+        """Those that came by kubectl and are to be placed by us."""
+        with self._lock:
+            return list(self._waiting.values())
+
+    def has_object(self, uid: str, kind: str, namespace: str, name: str) -> bool:
+        found = self.object(kind, namespace, name)
+        return found is not None and found.uid == uid and not found.is_deleting
+
+    def nodes(self) -> dict[str, NodeSeen]:
+        with self._lock:
+            return dict(self._nodes)
+
+    def _sorted(self, index: dict[Any, set[str]], key: Any) -> list[PodSeen]:
+        with self._lock:
+            found = [self._pods[uid] for uid in index.get(key, ())]
+        return sorted(found, key=lambda pod: (pod.created_at, pod.uid))
+
+    # -- changes, from the reflectors' threads ---------------------------------------------------------------------
+
+    def _pods_changed(self, changes: tuple[Change[PodSeen], ...]) -> None:
+        nodes: set[str] = set()
+        touched = []
+        with self._lock:
+            for change in changes:
+                for pod in (change.before, change.after):
+                    if pod is not None:
+                        touched.append(pod)
+                        nodes.add(pod.node)
+                if change.before is not None:
+                    self._drop(change.before)
+                if change.after is not None:
+                    self._keep(change.after)
+        nodes.discard("")
+        self._changed(touched, (), nodes)
+
+    def _keep(self, pod: PodSeen) -> None:
+        self._pods[pod.uid] = pod
+        if pod.document is not None and not pod.has_ended and not pod.is_deleting:
+            self._waiting[pod.uid] = pod
+        for index, key in self._keys(pod):
+            index[key].add(pod.uid)
+
+    def _drop(self, pod: PodSeen) -> None:
+        self._pods.pop(pod.uid, None)
+        self._waiting.pop(pod.uid, None)
+        for index, key in self._keys(pod):
+            found = index.get(key)
+            if found is not None:
+                found.discard(pod.uid)
+                if not found:
+                    del index[key]
+
+    def _keys(self, pod: PodSeen) -> Iterable[tuple[dict[Any, set[str]], Any]]:
+        if JOB in pod.labels:
+            yield self._by_job, (pod.labels.get(STORE, ""), pod.labels[JOB])
+        if pod.owner is not None:
+            yield self._by_owner, pod.owner.uid
+        if JOBSET_NAME in pod.labels:
+            yield self._by_set, (pod.namespace, pod.labels[JOBSET_NAME])
+        if pod.node and not pod.has_ended:
+            yield self._by_node, pod.node
+
+    def _objects_changed(self, changes: tuple[Change[ObjectSeen], ...]) -> None:
+        with self._lock:
+            for change in changes:
+                before, after = change.before, change.after
+                if before is not None:
+                    key = (before.kind, before.namespace, before.name)
+                    self._objects.pop(key, None)
+                    if self._objects_by_job.get((before.store, before.job)) == key:
+                        del self._objects_by_job[before.store, before.job]
+                if after is not None:
+                    key = (after.kind, after.namespace, after.name)
+                    self._objects[key] = after
+                    if after.job:
+                        self._objects_by_job[after.store, after.job] = key
+        self._changed((), [one for change in changes for one in (change.before, change.after) if one is not None], ())
+
+    def _node_changed(self, changes: tuple[Change[NodeSeen], ...]) -> None:
+        with self._lock:
+            news = [change for change in changes if change.before != change.after]  # most are heartbeats
+            for change in news:
+                if change.after is None:
+                    self._nodes.pop(change.key[1], None)
+                else:
+                    self._nodes[change.key[1]] = change.after
+        if news:
+            self._changed((), (), [change.key[1] for change in news])

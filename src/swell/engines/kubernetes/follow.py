@@ -1,0 +1,261 @@
+"""What has become of an attempt's tasks, given its object and its pods?
+
+An object's own controller restarts what fails, so a pod that ended is no verdict: the object's is. Only of pods that
+have no object is every end final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from swell.engines.kubernetes.objects import Verdict
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.steps import lanes_in_use
+from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.model.launch import (
+    CAUSE_DELETED,
+    CAUSE_EVICTED,
+    CAUSE_IMAGE,
+    CAUSE_MEMORY,
+    CAUSE_NODE_LOST,
+    CAUSE_NOT_PLACED,
+    CAUSE_STOPPED,
+    CAUSE_TIME_LIMIT,
+    TaskSeen,
+)
+from swell.model.quantity import IndexSet
+
+#: A container's waiting reason → it will not get better by waiting
+HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
+IMAGE_TROUBLE = (*HOPELESS, "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
+DEADLINES = ("DeadlineExceeded",)
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    tasks: tuple[TaskSeen, ...] = ()
+    is_finished: bool = False  #: nothing of it is left that runs, and nothing will begin
+    trouble: str = ""
+    in_use: tuple[int, ...] = ()  #: lanes
+    left: int = 0  #: indices of an array that have not begun
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    wanted: Wanted
+    seen: Seen
+    memory: Memory
+    now: float
+    has_object: bool
+    is_ours: bool
+
+    def task(self, rank: int, pod: PodSeen | None, *, lane: int | None = None) -> TaskSeen:
+        place = self.wanted.places.get(rank)
+        node = pod.node if pod is not None and pod.node else place.node if place is not None else self.wanted.nodes[0]
+        seen_at = None if pod is None else pod.started_at
+        started_at = self.memory.started.get(rank, self.now) if seen_at is None else seen_at
+        return TaskSeen(self.wanted.attempt, rank, node, rank if lane is None else lane, started_at)
+
+    def end(
+        self, rank: int, pod: PodSeen | None, cause: str, problem: str = "", *, code: int | None = None
+    ) -> TaskSeen:
+        task = self.task(rank, pod)
+        at = self.now if pod is None or pod.ended is None or not pod.ended.at else pod.ended.at
+        return _ended(task, max(at, task.started_at), code, cause, problem)
+
+
+def _ended(task: TaskSeen, at: float, code: int | None, cause: str, problem: str = "") -> TaskSeen:
+    return TaskSeen(task.attempt, task.index, task.node, task.lane, task.started_at, at, code, cause, problem)
+
+
+def follow(
+    wanted: Wanted, seen: Seen, memory: Memory, now: float, *, has_object: bool, is_ours: bool = True
+) -> Followed:
+    """`has_object`: its pods are made by an object's controller. `is_ours`: by us, or at our word."""
+    sheet = _Sheet(wanted, seen, memory, now, has_object, is_ours)
+    if wanted.is_array:
+        return _follow_array(sheet)
+    tasks = tuple(_gang(sheet))
+    ended = {task.index for task in tasks if task.ended_at is not None}
+    is_over = wanted.is_stopping or ended.issuperset(wanted.places)
+    is_still = not seen.alive and not _may_make_pods(sheet)
+    if wanted.is_stopping and is_still:
+        tasks = (*tasks, *(_left_behind(sheet, rank) for rank in sorted(set(wanted.places) - ended)))
+    return Followed(tasks, is_over and is_still, _trouble(sheet))
+
+
+def _may_make_pods(sheet: _Sheet) -> bool:
+    found = sheet.seen.object
+    if not sheet.has_object:
+        return False
+    return found is not None and not (found.is_suspended or found.verdict or found.is_deleting)
+
+
+def _left_behind(sheet: _Sheet, rank: int) -> TaskSeen:
+    """We stopped it; whatever code it left with is no verdict."""
+    pods = [pod for number, pod in sheet.seen.pods if number == rank and pod.ended is not None]
+    code = pods[-1].ended.exit_code if pods and pods[-1].ended is not None else None
+    return sheet.end(rank, pods[-1] if pods else None, CAUSE_STOPPED, code=code)
+
+
+# -- gangs -----------------------------------------------------------------------------------------------------
+
+
+def _gang(sheet: _Sheet) -> Iterator[TaskSeen]:
+    wanted, seen, memory = sheet.wanted, sheet.seen, sheet.memory
+    found = seen.object
+    is_ours_now = found is not None and found.attempt == wanted.attempt
+    if sheet.has_object and is_ours_now and found is not None and found.verdict is not None:
+        yield from _judged(sheet, found.verdict)
+        return
+    if memory.is_overdue:
+        first = min(wanted.places)
+        yield sheet.end(first, _newest(seen, first, wanted, has_object=sheet.has_object), CAUSE_TIME_LIMIT)
+        return
+    if memory.unplaced:
+        yield sheet.end(min(wanted.places), None, CAUSE_NOT_PLACED, memory.unplaced)
+        return
+    if sheet.has_object and found is None and wanted.has_begun and not wanted.is_stopping:
+        yield from (sheet.end(rank, None, CAUSE_DELETED, memory.kind) for rank in sorted(wanted.places))
+        return
+    for rank in sorted(wanted.places):
+        pod = _newest(seen, rank, wanted, has_object=sheet.has_object)
+        task = _member(sheet, rank, pod)
+        if task is not None:
+            yield task
+
+
+def _newest(seen: Seen, rank: int, wanted: Wanted, *, has_object: bool) -> PodSeen | None:
+    """Of this attempt; one that ends counts as long as there is no other."""
+    pods = [
+        pod for number, pod in seen.pods if number == rank and (has_object or pod.attempt in (None, wanted.attempt))
+    ]
+    alive = [pod for pod in pods if not pod.is_deleting]
+    return alive[-1] if alive else pods[-1] if pods else None
+
+
+def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
+    wanted = sheet.wanted
+    if pod is None:
+        return _gone(sheet, rank)
+    if not pod.node and wanted.places[rank].node not in sheet.seen.present and not wanted.is_stopping:
+        cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
+        return sheet.end(rank, pod, cause, f"node {wanted.places[rank].node} is gone, or not ready")
+    if pod.ended is not None:
+        if not pod.ended.has_run and not pod.is_disrupted and pod.ended.reason != "Evicted" and pod.phase == "Failed":
+            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{pod.ended.reason}: {pod.ended.message}")
+        if sheet.has_object:
+            return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows
+        return _pod_end(sheet, rank, pod)
+    if pod.started_at is not None:
+        return sheet.task(rank, pod)
+    if pod.waiting.startswith(HOPELESS):
+        return sheet.end(rank, pod, CAUSE_IMAGE, pod.waiting)
+    return None
+
+
+def _gone(sheet: _Sheet, rank: int) -> TaskSeen | None:
+    """Of a pod that came by kubectl there will be no other."""
+    if sheet.has_object or sheet.wanted.is_stopping:
+        return None
+    if not sheet.is_ours:
+        return sheet.end(rank, None, CAUSE_DELETED, "Pod")
+    is_lost = rank in sheet.memory.met or sheet.wanted.has_begun
+    return sheet.end(rank, None, CAUSE_NODE_LOST, "its pod is gone") if is_lost else None
+
+
+def _pod_end(sheet: _Sheet, rank: int, pod: PodSeen) -> TaskSeen:
+    end = pod.ended
+    assert end is not None
+    if pod.is_disrupted or end.reason == "Evicted":
+        return sheet.end(rank, pod, CAUSE_EVICTED, end.message or end.reason, code=end.exit_code)
+    if end.reason == "OOMKilled":
+        return sheet.end(rank, pod, CAUSE_MEMORY, end.message, code=end.exit_code)
+    if end.reason in DEADLINES:
+        return sheet.end(rank, pod, CAUSE_TIME_LIMIT, end.message, code=end.exit_code)
+    if sheet.wanted.is_stopping:
+        return sheet.end(rank, pod, "" if end.exit_code == 0 else CAUSE_STOPPED, code=end.exit_code)
+    return sheet.end(rank, pod, "", code=end.exit_code)
+
+
+def _judged(sheet: _Sheet, verdict: Verdict) -> Iterator[TaskSeen]:
+    """Its controller has spoken. Of a success nobody asks the ranks; of a failure those that failed tell why."""
+    ranks = sorted(sheet.wanted.places)
+    if verdict.is_success:
+        for rank in ranks:
+            pod = _newest(sheet.seen, rank, sheet.wanted, has_object=True)
+            yield _ended(sheet.task(rank, pod), verdict.at, 0, "")
+        return
+    blamed = False
+    for rank in ranks:
+        pod = _newest(sheet.seen, rank, sheet.wanted, has_object=True)
+        if pod is not None and pod.ended is not None and pod.ended.exit_code != 0:
+            blamed = True
+            is_refused = not pod.ended.has_run and pod.ended.reason != "Evicted"
+            problem = f"{pod.ended.reason}: {pod.ended.message}"
+            yield sheet.end(rank, pod, CAUSE_NOT_PLACED, problem) if is_refused else _pod_end(sheet, rank, pod)
+        elif rank == ranks[-1] and not blamed:
+            cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+            yield _ended(sheet.task(rank, pod), verdict.at, None, cause, verdict.message)
+        else:
+            yield _ended(sheet.task(rank, pod), verdict.at, None, CAUSE_STOPPED)
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------
+
+
+def _follow_array(sheet: _Sheet) -> Followed:
+    wanted, seen = sheet.wanted, sheet.seen
+    found = seen.object
+    verdict = found.verdict if found is not None and found.attempt == wanted.attempt else None
+    given_up = IndexSet.parse(found.failed_indexes) if found is not None and found.failed_indexes else ()
+    lanes = lanes_in_use(wanted, seen, sheet.memory)
+    tasks = list(_indices(sheet, lanes, given_up, is_over=verdict is not None))
+    if verdict is not None and not verdict.is_success and not any(_is_failure(task) for task in tasks):
+        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+        lowest = next(iter(IndexSet.parse(wanted.indices)))
+        tasks.append(_ended(sheet.task(lowest, None, lane=0), verdict.at, None, cause, verdict.message))
+    if sheet.memory.unplaced:
+        lowest = next(iter(IndexSet.parse(wanted.indices)))
+        tasks.append(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced))
+    is_still = not seen.alive and not _may_make_pods(sheet)
+    indices = IndexSet.parse(wanted.indices)
+    begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and (pod.node or pod.has_ended)}
+    left = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
+    in_use = tuple(sorted(lanes.values()))
+    is_over = verdict is not None or wanted.is_stopping
+    return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, left))
+
+
+def _indices(
+    sheet: _Sheet, lanes: dict[str, int], given_up: IndexSet | tuple[()], *, is_over: bool
+) -> Iterator[TaskSeen]:
+    for rank, pod in sheet.seen.pods:
+        if rank is None or (pod.started_at is None and pod.ended is None):
+            continue
+        lane = lanes.get(pod.uid, 0)
+        end = pod.ended
+        if end is None:
+            yield sheet.task(rank, pod, lane=lane)
+        elif pod.phase == "Succeeded":
+            yield _ended(sheet.task(rank, pod, lane=lane), end.at, 0, "")
+        elif rank in given_up or is_over:
+            yield _pod_end(sheet, rank, pod)
+
+
+def _is_failure(task: TaskSeen) -> bool:
+    return task.ended_at is not None and (task.exit_code != 0 or bool(task.cause))
+
+
+def _trouble(sheet: _Sheet) -> str:
+    """Why it does not start, in words; empty: it does, or nothing is known."""
+    wanted, seen = sheet.wanted, sheet.seen
+    if wanted.is_stopping:
+        return ""
+    if sheet.memory.problem:
+        return sheet.memory.problem
+    for _, pod in seen.pods:
+        if pod.waiting and not pod.has_ended:
+            return f"pod {pod.name}: {pod.waiting}"
+    return ""

@@ -1,0 +1,275 @@
+"""How is a step carried out?
+
+Each method is one step of `steps.py`: a call or two, whose answer is remembered until the watches show it. A failure is
+one of `failures.py`; nothing is tried again here.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.failures import AlreadyExists
+from swell.engines.kubernetes.kinds import KINDS, Kind
+from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
+from swell.engines.kubernetes.ownpods import make_pod, make_services
+from swell.engines.kubernetes.picture import JOB, STORE, PodSeen
+from swell.engines.kubernetes.port import PatchKind, Port
+from swell.engines.kubernetes.resources import (
+    CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STORAGE_CLASSES,
+    Resource,
+    not_served,
+)
+from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
+from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.errors import Conflict, NotFound
+
+Document = dict[str, Any]
+SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
+MANAGER = "swell"  # who owns the fields we apply
+POD_KINDS = ("Pod", "List", "Pods")  # jobs without an object that makes their pods
+
+
+class Hands:
+    def __init__(
+        self,
+        port: Port,
+        cluster: Cluster,
+        manifests: Callable[[Wanted], Document],
+        *,
+        store: str,
+        namespace: str,
+        is_active: Callable[[int], bool],
+    ) -> None:
+        self._port = port
+        self._cluster = cluster
+        self.manifest = manifests
+        self.store = store
+        self._namespace = namespace
+        self._is_active = is_active  #: does a job still want its objects?
+
+    def do(self, step: Step, wanted: Wanted, seen: Seen, memory: Memory) -> None:
+        match step:
+            case Create(rank=None):
+                self._create(wanted, memory)
+            case Create(rank=rank) if rank is not None:
+                self._create_pod(wanted, memory, rank)
+            case Tell():
+                self._tell(wanted, seen, memory)
+            case Change():
+                self._change(wanted, seen, memory)
+            case Mark():
+                self._patch(_found(seen), self._mark(wanted), memory)
+            case Suspend():
+                found = _found(seen)
+                self._patch(found, KINDS[found.kind].suspension(True), memory)
+            case Resume():
+                found = _found(seen)
+                self._patch(found, KINDS[found.kind].suspension(False), memory)
+            case Remove():
+                self._remove(_found(seen), memory)
+            case Kill(pod, grace_s):
+                self._kill(pod, grace_s, memory)
+            case Bind():
+                self._bind(step, memory)
+
+    # -- objects ---------------------------------------------------------------------------------------------------
+
+    def _filling(self, wanted: Wanted) -> Filling:
+        return Filling(
+            job=wanted.attempt.job,
+            store=self.store,
+            attempt=wanted.attempt,
+            roles=wanted.sizes(),
+            secret=self._secret(wanted),
+            is_array=wanted.is_array,
+        )
+
+    def _secret(self, wanted: Wanted) -> str:
+        return f"swell-{self.store[:8]}-{wanted.attempt.job}"
+
+    def namespace(self, document: Document) -> str:
+        return str(document["metadata"].get("namespace") or self._namespace)
+
+    def _create(self, wanted: Wanted, memory: Memory) -> None:
+        document = self.manifest(wanted)
+        kind, resource = self._kind(document)
+        filled = kind.fill(without_server_fields(document), self._filling(wanted))
+        made = self._create_named(resource, filled, wanted)
+        memory.fresh, memory.kind = kind.read(made), kind.name
+
+    def _create_named(self, resource: Resource, document: Document, wanted: Wanted) -> Document:
+        """Under its own name; where another has that, under one with the job's number."""
+        namespace, name = self.namespace(document), document["metadata"]["name"]
+        for tried in (name, f"{name}-{wanted.attempt.job}"):
+            metadata = {**document["metadata"], "name": tried, "namespace": namespace}
+            try:
+                return self._port.create(resource, {**document, "metadata": metadata}, namespace)
+            except AlreadyExists:
+                there = self._port.get(resource, tried, namespace)
+                if self._is_of(there, wanted.attempt.job):
+                    return there
+                if self._is_left_over(there):
+                    uid = there["metadata"]["uid"]
+                    self._port.delete(resource, tried, namespace, propagation="Background", uid=uid)
+                    raise Conflict(f"{resource} {namespace}/{tried} of an ended job is being removed first") from None
+        raise AlreadyExists(f"{resource} {namespace}/{name} and {name}-{wanted.attempt.job} exist and are not ours")
+
+    def _is_of(self, document: Document, job: int) -> bool:
+        labels = document["metadata"].get("labels") or {}
+        return labels.get(STORE) == self.store and labels.get(JOB) == str(job)
+
+    def _is_left_over(self, document: Document) -> bool:
+        labels = document["metadata"].get("labels") or {}
+        return labels.get(STORE) == self.store and not self._is_active(int(labels.get(JOB) or 0))
+
+    def _kind(self, document: Document) -> tuple[Kind, Resource]:
+        kind = KINDS[document["kind"]]
+        resource = self._cluster.resources.get(kind.name)
+        if resource is None:
+            raise not_served(kind.api_version, kind.name)
+        return kind, resource
+
+    def _change(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
+        found = _found(seen)
+        document = self.manifest(wanted)
+        kind, resource = self._kind({"kind": found.kind})
+        live = self._port.get(resource, found.name, found.namespace)
+        source = live if "uid" in document["metadata"] else document
+        filled = kind.fill(without_server_fields(source), self._filling(wanted))
+        patch = kind.change(live, filled)
+        if patch is None:
+            self._remove(found, memory)
+            return
+        self._patch(found, _merged(patch, kind.suspension(False)), memory)
+
+    def _mark(self, wanted: Wanted) -> Document:
+        return {"metadata": self._filling(wanted).marked({})}
+
+    def _patch(self, found: ObjectSeen, patch: Document, memory: Memory) -> None:
+        kind = KINDS[found.kind]
+        resource = self._cluster.resources[found.kind]
+        # Not one of the same name that was made since.
+        body = _merged({"metadata": {"uid": found.uid}}, patch)
+        memory.fresh = kind.read(self._port.patch(resource, found.name, body, found.namespace))
+
+    def _remove(self, found: ObjectSeen, memory: Memory) -> None:
+        if found.uid in memory.deleted:
+            return
+        resource = self._cluster.resources[found.kind]
+        with contextlib.suppress(NotFound):
+            self._port.delete(resource, found.name, found.namespace, propagation="Background", uid=found.uid)
+        memory.deleted.add(found.uid)
+        memory.fresh = None
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def _create_pod(self, wanted: Wanted, memory: Memory, rank: int) -> None:
+        manifest = self.manifest(wanted)
+        filling = self._filling(wanted)
+        if rank == min(wanted.places):
+            for service in make_services(manifest, filling):
+                self._create_if_missing(SERVICES, service)
+        self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted)
+        memory.created.add(rank)
+
+    def _create_if_missing(self, resource: Resource, document: Document) -> None:
+        namespace = self.namespace(document)
+        with contextlib.suppress(AlreadyExists):
+            self._port.create(
+                resource, {**document, "metadata": {**document["metadata"], "namespace": namespace}}, namespace
+            )
+
+    def _tell(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
+        """Owned by what it is for: it goes with it, whatever becomes of us."""
+        if seen.object is not None:
+            api_version = KINDS[seen.object.kind].api_version
+            namespace = seen.object.namespace
+            owners = [_owner(api_version, seen.object.kind, seen.object.name, seen.object.uid)]
+        else:
+            namespace = seen.pods[0][1].namespace
+            owners = [_owner("v1", "Pod", pod.name, pod.uid) for _, pod in seen.pods]
+        name = self._secret(wanted)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {**self._mark(wanted)["metadata"], "name": name, "ownerReferences": owners},
+            "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
+        }
+        self._port.patch(SECRETS, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
+        memory.told = True
+
+    def _bind(self, step: Bind, memory: Memory) -> None:
+        pod = step.pod
+        for claim in pod.claims:
+            self._choose_for(claim, pod.namespace, step.place.node)
+        try:
+            self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)
+        except Conflict:
+            there = self._port.get(PODS, pod.name, pod.namespace)
+            node = (there.get("spec") or {}).get("nodeName", "")
+            if there["metadata"]["uid"] != pod.uid:
+                return  # another one by now; the watch will show it
+            if not node:
+                raise
+            memory.bound[pod.uid] = node
+            return
+        memory.bound[pod.uid] = step.place.node
+
+    def _choose_for(self, claim: str, namespace: str, node: str) -> None:
+        """A volume that waits for its first consumer is made where the scheduler says, and we are the scheduler."""
+        found = self._port.get(CLAIMS, claim, namespace)
+        name = found["spec"].get("storageClassName")
+        is_bound = (found.get("status") or {}).get("phase") == "Bound"
+        if is_bound or not name or SELECTED_NODE in (found["metadata"].get("annotations") or {}):
+            return
+        kind = self._port.get(STORAGE_CLASSES, name)
+        if kind.get("volumeBindingMode") == "WaitForFirstConsumer":
+            self._port.patch(CLAIMS, claim, {"metadata": {"annotations": {SELECTED_NODE: node}}}, namespace)
+
+    def _kill(self, pod: PodSeen, grace_s: float, memory: Memory) -> None:
+        with contextlib.suppress(NotFound):
+            self._port.delete(PODS, pod.name, pod.namespace, grace_s=max(0, round(grace_s)), uid=pod.uid)
+        memory.deleted.add(pod.uid)
+
+
+def variables(wanted: Wanted) -> dict[str, str]:
+    """What every task of an attempt is told, beside what its object's controller tells it."""
+    gpus = next((len(place.devices) for place in wanted.places.values()), 0)
+    return {
+        **wanted.own,
+        "SWELL_JOB_ID": str(wanted.attempt.job),
+        "SWELL_JOB_NAME": wanted.name,
+        "SWELL_ATTEMPT": str(wanted.attempt),
+        "SWELL_TASK_COUNT": str(len(wanted.places)),
+        "SWELL_ON_YIELD": "wait",
+        "NUM_GPUS": str(gpus),
+        "NUM_NODES": str(len(wanted.nodes)),
+        "NODELIST": ",".join(wanted.nodes),
+        "JOB_RESTARTED": "TRUE" if wanted.attempt.number > 1 and not wanted.is_array else "FALSE",
+    }
+
+
+def _found(seen: Seen) -> ObjectSeen:
+    assert seen.object is not None, "this step is only for an object that was seen"
+    return seen.object
+
+
+def _owner(api_version: str, kind: str, name: str, uid: str) -> Document:
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
+
+
+def _merged(one: Document, other: Document) -> Document:
+    """As merge patches add up."""
+    result = dict(one)
+    for key, value in other.items():
+        known = result.get(key)
+        result[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return result

@@ -1,0 +1,74 @@
+"""kubeflow.org/v1 PyTorchJob: a gang whose size may be patched while it is suspended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, RoleSize, read_object, read_verdict
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.template import fill_template, gpus_of
+
+Document = dict[str, Any]
+TYPES = ("Master", "Worker")  # in the order of ranks
+
+
+class PyTorchJobKind:
+    api_version = "kubeflow.org/v1"
+    name = "PyTorchJob"
+
+    def read(self, document: Document) -> ObjectSeen:
+        specs = document["spec"]["pytorchReplicaSpecs"]
+        return read_object(
+            document,
+            is_suspended=bool((document["spec"].get("runPolicy") or {}).get("suspend")),
+            verdict=read_verdict(document, good="Succeeded", bad="Failed"),
+            groups=[
+                Group(name.lower(), int(specs[name].get("replicas", 1)), gpus_of(specs[name]["template"]["spec"]))
+                for name in TYPES
+                if specs.get(name)
+            ],
+        )
+
+    def fill(self, document: Document, filling: Filling) -> Document:
+        given = document["spec"]["pytorchReplicaSpecs"]
+        present = [name for name in TYPES if given.get(name) and given[name].get("replicas", 1)]
+        specs = {name: _fill(given[name], size, filling) for name, size in zip(present, filling.roles, strict=True)}
+        policy = {
+            name: value
+            for name, value in (document["spec"].get("runPolicy") or {}).items()
+            if name != "ttlSecondsAfterFinished"
+        }
+        return {
+            **document,
+            "metadata": filling.marked(document["metadata"]),
+            "spec": {
+                **document["spec"],
+                "pytorchReplicaSpecs": specs,
+                "runPolicy": {**policy, "suspend": True},
+            },
+        }
+
+    def change(self, live: Document, filled: Document) -> Document | None:
+        """Everything: a merge patch replaces lists whole, and the templates come whole."""
+        return {
+            "metadata": {"annotations": filled["metadata"]["annotations"], "labels": filled["metadata"]["labels"]},
+            "spec": {"pytorchReplicaSpecs": filled["spec"]["pytorchReplicaSpecs"]},
+        }
+
+    def suspension(self, is_suspended: bool) -> Document:
+        return {"spec": {"runPolicy": {"suspend": is_suspended}}}
+
+    def rank(self, pod: PodSeen, seen: ObjectSeen) -> int | None:
+        offset = seen.offset(pod.labels.get("training.kubeflow.org/replica-type", ""))
+        index = pod.labels.get("training.kubeflow.org/replica-index")
+        return None if offset is None or index is None else offset + int(index)
+
+
+def _fill(replicas: Document, size: RoleSize, filling: Filling) -> Document:
+    """A pod that is lost is made again, unless its user says that it shall not be."""
+    return {
+        "restartPolicy": "OnFailure",
+        **replicas,
+        "replicas": size.tasks,
+        "template": fill_template(replicas["template"], size, filling),
+    }

@@ -1,0 +1,37 @@
+"""What does a node of the cluster offer us?
+
+What it can hold, less what stands there and is none of ours. Which GPU a pod gets is the device plugin's choice, so
+GPUs are only counted: those that others hold are marked as theirs, and our own keep their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from swell.engines.kubernetes.picture import NodeSeen, PodSeen
+from swell.model.cluster import Device, DeviceId, Node
+from swell.model.resources import NOTHING
+
+
+def make_node(seen: NodeSeen, foreign: Iterable[PodSeen], held: Set[DeviceId]) -> Node:
+    """`held`: devices that jobs of ours have there."""
+    taken = NOTHING
+    for pod in foreign:
+        taken += pod.needs
+    numbers = [f"gpu-{number}" for number in range(seen.room.gpus)]
+    free = [name for name in reversed(numbers) if name not in held]
+    theirs = set(free[: taken.gpus])
+    mib = seen.gpu_memory_mib
+    return Node(
+        id=seen.name,
+        cpus_milli=max(0, seen.room.cpus_milli - taken.cpus_milli),
+        memory_mib=max(0, seen.room.memory_mib - taken.memory_mib),
+        devices=tuple(
+            Device(name, mib, seen.gpu_model, outsiders_mib=max(1, mib) if name in theirs else 0) for name in numbers
+        ),
+        is_reachable=seen.is_ready,
+        labels=seen.labels,
+        taints=seen.taints,
+        is_cordoned=seen.is_cordoned,
+        container_runtime="kubernetes",
+    )

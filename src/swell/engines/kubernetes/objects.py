@@ -1,0 +1,144 @@
+"""What is kept of an object that makes pods, and what shall it look like?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from swell.engines.kubernetes.picture import ATTEMPT, JOB, STORE, moment, parse_attempt
+from swell.model.job import AttemptId
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Its own controller has said how it ended; it will not change."""
+
+    is_success: bool
+    at: float
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pods of an object that are alike, in the order of ranks."""
+
+    name: str
+    pods: int
+    gpus: int  #: of each; 0: none, or a share
+    sets: int = 1  #: of a JobSet: Jobs with so many pods each
+
+    @property
+    def count(self) -> int:
+        return self.pods * self.sets
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSeen:
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    job: str  #: the label; empty: not made by us
+    store: str  #: likewise
+    attempt: AttemptId | None  #: which of our attempts it is in; None: none yet
+    is_suspended: bool
+    is_deleting: bool
+    verdict: Verdict | None  #: None: not ended
+    groups: tuple[Group, ...]
+    failed_indexes: str = ""  #: of a Job: those it has given up
+
+    def offset(self, group: str) -> int | None:
+        """The rank of the first pod of a group; None: there is no such group."""
+        before = 0
+        for one in self.groups:
+            if one.name == group:
+                return before
+            before += one.count
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSize:
+    """How many tasks of a role, and what each has of GPUs."""
+
+    tasks: int
+    gpus: int
+    share_mib: int = 0  #: of one GPU that is shared; 0: none
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What an attempt makes of a manifest."""
+
+    job: int
+    store: str
+    attempt: AttemptId
+    roles: tuple[RoleSize, ...]  #: as in the job, in the order of ranks
+    secret: str  #: holds what the attempt is told
+    is_array: bool = False
+    runtime_class: str | None = None  #: for pods that share a GPU; None: the cluster's default
+
+    def marked(self, metadata: Document) -> Document:
+        """Whose it is, and in which attempt."""
+        labels = {**(metadata.get("labels") or {}), JOB: str(self.job), STORE: self.store}
+        annotations = {**(metadata.get("annotations") or {}), ATTEMPT: str(self.attempt)}
+        return {**metadata, "labels": labels, "annotations": annotations}
+
+
+def read_object(
+    document: Document,
+    *,
+    is_suspended: bool,
+    verdict: Verdict | None,
+    groups: Sequence[Group],
+    failed_indexes: str = "",
+) -> ObjectSeen:
+    metadata = document["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    attempt = annotations.get(ATTEMPT, "")
+    return ObjectSeen(
+        kind=document["kind"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+        job=labels.get(JOB, ""),
+        store=labels.get(STORE, ""),
+        attempt=parse_attempt(attempt),
+        is_suspended=is_suspended,
+        is_deleting="deletionTimestamp" in metadata,
+        verdict=verdict,
+        groups=tuple(group for group in groups if group.count),
+        failed_indexes=failed_indexes,
+    )
+
+
+def read_verdict(document: Document, *, good: str, bad: str) -> Verdict | None:
+    """From the conditions, as every controller of jobs writes them."""
+    for one in (document.get("status") or {}).get("conditions") or ():
+        if one.get("type") in (good, bad) and one.get("status") == "True":
+            said = one.get("reason") or "", one.get("message") or ""
+            return Verdict(one["type"] == good, moment(one["lastTransitionTime"]), *said)
+    return None
+
+
+def without_server_fields(document: Document) -> Document:
+    """What a document has that was read from a cluster, and that a new object must not."""
+    metadata = {
+        name: value
+        for name, value in document["metadata"].items()
+        if name in ("name", "namespace", "labels", "annotations")
+    }
+    return {**{name: value for name, value in document.items() if name != "status"}, "metadata": metadata}
+
+
+def resized(groups: Sequence[Group], roles: Sequence[RoleSize]) -> tuple[Group, ...]:
+    """The same groups at an attempt's size."""
+    return tuple(
+        replace(group, pods=role.tasks // group.sets, gpus=role.gpus) for group, role in zip(groups, roles, strict=True)
+    )

@@ -1,0 +1,220 @@
+"""What is kept of the cluster's objects?
+
+Of tens of thousands of pods, only what is needed to count, place and follow them; everything is read here, once, from
+documents that the API server has checked.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from swell.engines.kubernetes.quantities import GPU, pod_resources, quantity, resources
+from swell.model.job import AttemptId
+from swell.model.placement import Effect, Taint
+from swell.model.resources import Resources
+
+Document = dict[str, Any]
+
+SCHEDULER = "swell"  # what a pod names as its scheduler to be placed by us
+JOB = "swell.dev/job"  # label of everything we make: the job's id
+STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
+ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
+RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
+DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU: its UUID
+KEPT_LABELS = (
+    JOB,
+    STORE,
+    "job-name",
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-type",
+    "training.kubeflow.org/replica-index",
+    "jobset.sigs.k8s.io/jobset-name",
+    "jobset.sigs.k8s.io/replicatedjob-name",
+    "jobset.sigs.k8s.io/job-index",
+    "scheduling.x-k8s.io/pod-group",
+)
+KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, "batch.kubernetes.io/job-completion-index")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a pod ended, or why it never began."""
+
+    at: float
+    exit_code: int | None  #: None: nothing of it ran
+    reason: str  #: Kubernetes' word: OOMKilled, Evicted, UnexpectedAdmissionError, Error, Completed …
+    message: str
+    has_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    namespace: str
+    name: str
+    uid: str
+    created_at: float
+    scheduler: str
+    node: str  #: empty: not bound
+    phase: str
+    needs: Resources
+    owner: Owner | None  #: who makes another if it goes; None: nobody
+    labels: dict[str, str]  #: only those of KEPT_LABELS
+    annotations: dict[str, str]  #: only those of KEPT_ANNOTATIONS
+    grace_s: float
+    is_deleting: bool
+    is_disrupted: bool  #: somebody's eviction, a lost node: not the job's own end
+    is_told: bool  #: it carries the condition that it cannot be placed
+    started_at: float | None  #: of its first container; None: it has not
+    waiting: str  #: why its container does not start, in Kubernetes' words; empty: it does
+    ended: Ended | None  #: None: it has not
+    restarts: int
+    claims: tuple[str, ...] = ()  #: volumes it wants, by the name of their claim
+    document: Document | None = None  #: whole, while it waits for us and came by kubectl
+
+    @property
+    def has_ended(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def attempt(self) -> AttemptId | None:
+        return parse_attempt(self.annotations.get(ATTEMPT, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    name: str
+    room: Resources
+    pods_max: int
+    labels: tuple[tuple[str, str], ...]
+    taints: tuple[Taint, ...]
+    is_cordoned: bool
+    is_ready: bool
+    not_ready_since: float | None  #: None: it is ready
+    gpu_memory_mib: int  #: of each GPU; 0: the node does not say
+    gpu_model: str
+
+
+def parse_attempt(text: str) -> AttemptId | None:
+    """None: nobody has written any, or somebody something else."""
+    return AttemptId.parse(text) if re.fullmatch(r"[0-9]{1,18}\.[0-9]{1,9}", text) else None
+
+
+def read_pod(document: Document) -> PodSeen:
+    metadata, spec, status = document["metadata"], document["spec"], document.get("status") or {}
+    owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    containers = status.get("containerStatuses") or ()
+    state = (containers[0].get("state") or {}) if containers else {}
+    return PodSeen(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created_at=moment(metadata["creationTimestamp"]),
+        scheduler=spec.get("schedulerName", ""),
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", "Pending"),
+        needs=pod_resources(spec),
+        owner=None if owner is None else Owner(owner["kind"], owner["name"], owner["uid"]),
+        labels=_kept(metadata.get("labels"), KEPT_LABELS),
+        annotations=_kept(metadata.get("annotations"), KEPT_ANNOTATIONS),
+        grace_s=float(spec.get("terminationGracePeriodSeconds") or 30),
+        is_deleting="deletionTimestamp" in metadata,
+        is_disrupted=(conditions.get("DisruptionTarget") or {}).get("status") == "True",
+        is_told=(conditions.get("PodScheduled") or {}).get("reason") == "Unschedulable",
+        started_at=_started(containers, state),
+        waiting=_waiting(status, state),
+        ended=_ended(status) if status.get("phase") in ("Succeeded", "Failed") else None,
+        restarts=int(containers[0].get("restartCount", 0)) if containers else 0,
+        claims=_claims(spec, metadata["name"]),
+        document=document if _waits_for_us(metadata, spec) else None,
+    )
+
+
+def _claims(spec: Document, pod: str) -> tuple[str, ...]:
+    """An ephemeral volume's claim is made under the pod's name and its own."""
+    volumes = spec.get("volumes") or ()
+    named = [one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")]
+    return tuple(named + [f"{pod}-{one['name']}" for one in volumes if one.get("ephemeral")])
+
+
+def _waits_for_us(metadata: Document, spec: Document) -> bool:
+    is_ours = STORE in (metadata.get("labels") or {})
+    return spec.get("schedulerName") == SCHEDULER and "nodeName" not in spec and not is_ours
+
+
+def _started(containers: Any, state: Document) -> float | None:
+    """Of a container that restarts all the time too: its job has begun."""
+    seen = state.get("running") or state.get("terminated")
+    if seen is None and containers:
+        seen = (containers[0].get("lastState") or {}).get("terminated")
+    return moment(seen["startedAt"]) if seen and seen.get("startedAt") else None
+
+
+def _waiting(status: Document, state: Document) -> str:
+    """Only troubles; creating a container is none."""
+    said: Document = state.get("waiting") or {}
+    for one in status.get("initContainerStatuses") or ():
+        said = said if said.get("message") else (one.get("state") or {}).get("waiting") or said
+    if said.get("reason") in (None, "ContainerCreating", "PodInitializing"):
+        return ""
+    return ": ".join(text for text in (said.get("reason"), said.get("message")) if text)
+
+
+def _ended(status: Document) -> Ended:
+    """The worst of its containers tells: one may have ended well while another was killed."""
+    ends = [
+        one["state"]["terminated"]
+        for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+        if (one.get("state") or {}).get("terminated")
+    ]
+    worst = max(ends, key=lambda end: end.get("exitCode", 0) != 0, default=None)
+    at = max((moment(end["finishedAt"]) for end in ends if end.get("finishedAt")), default=0.0)
+    said = worst or {}
+    return Ended(
+        at=at,
+        exit_code=None if worst is None else int(worst.get("exitCode", 0)),
+        reason=str(status.get("reason") or said.get("reason") or ""),
+        message=str(status.get("message") or said.get("message") or "").strip(),
+        has_run=worst is not None,
+    )
+
+
+def read_node(document: Document) -> NodeSeen:
+    metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
+    labels = metadata.get("labels") or {}
+    ready: Document = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+    is_ready = ready.get("status") == "True"
+    room = status.get("allocatable") or {}
+    return NodeSeen(
+        name=metadata["name"],
+        room=resources(room, is_demand=False),
+        pods_max=int(quantity(room.get("pods", 110))),
+        labels=tuple(sorted(labels.items())),
+        taints=tuple(
+            Taint(one["key"], one.get("value", ""), Effect(one["effect"])) for one in spec.get("taints") or ()
+        ),
+        is_cordoned=bool(spec.get("unschedulable")),
+        is_ready=is_ready,
+        not_ready_since=None if is_ready else moment(ready.get("lastTransitionTime") or metadata["creationTimestamp"]),
+        gpu_memory_mib=int(quantity(labels.get(f"{GPU}.memory", 0))),
+        gpu_model=labels.get(f"{GPU}.product", "GPU"),
+    )
+
+
+def _kept(given: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str]:
+    return {name: given[name] for name in names if name in given} if given else {}
+
+
+def moment(text: str) -> float:
+    """Kubernetes writes whole seconds of UTC, or microseconds."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=UTC).timestamp()

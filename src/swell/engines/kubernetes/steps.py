@@ -1,0 +1,182 @@
+"""What is missing between what is wanted and what is there?
+
+Pure: every half-way state that a crash, a lost answer or somebody else can leave is a row of a table of tests. Steps
+are carried out in order, and worked out again from what is seen then; doing one twice is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from swell.engines.kubernetes.objects import ObjectSeen
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The object, suspended; of pods without one, the pod of this rank."""
+
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Write what the attempt is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Give a suspended object the attempt's size, and resume it; if the API does not allow it, remove it first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Note that somebody else's object is in our attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """The object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    pod: PodSeen
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    pod: PodSeen
+    place: Place
+
+
+Step = Create | Tell | Change | Mark | Suspend | Resume | Remove | Kill | Bind
+
+
+def object_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -> tuple[Step, ...]:
+    """For jobs whose pods are made by an object's controller."""
+    found = seen.object
+    if wanted.is_stopping:
+        return _stop(wanted, seen, memory)
+    if found is None:
+        # With pods of the last one left, a new one of that name would count them as its own.
+        return (Create(),) if is_ours and not wanted.has_begun and not seen.alive else ()
+    if found.is_deleting:
+        return ()
+    if found.attempt != wanted.attempt:
+        return _take_up(wanted, seen, found, is_ours=is_ours)
+    if found.verdict is not None:
+        return tuple(_kills(seen, memory, wanted.grace_s))
+    if found.is_suspended:
+        # Once it has run, it was somebody else who suspended it.
+        return () if wanted.has_begun else (Tell(), Resume())
+    return tuple(_binds(wanted, seen, memory))
+
+
+def _take_up(wanted: Wanted, seen: Seen, found: ObjectSeen, *, is_ours: bool) -> tuple[Step, ...]:
+    """It is in an earlier attempt, or, if it came by kubectl, in none."""
+    if found.verdict is not None:
+        return (Remove(),) if is_ours and not seen.alive else ()
+    if not found.is_suspended:
+        is_as_wanted = found.attempt is None and _has_size(found, wanted)
+        return (Mark(),) if is_as_wanted else (Suspend(),)
+    if seen.alive:
+        return ()  # resumed now, its controller would count those that are still ending (docs/decisions/0010)
+    return (Tell(), Change())
+
+
+def _has_size(found: ObjectSeen, wanted: Wanted) -> bool:
+    return [(group.count, group.gpus) for group in found.groups] == [(size.tasks, size.gpus) for size in wanted.sizes()]
+
+
+def _stop(wanted: Wanted, seen: Seen, memory: Memory) -> tuple[Step, ...]:
+    found = seen.object
+    suspends = found is not None and not (found.is_suspended or found.is_deleting or found.verdict)
+    if suspends:
+        return (Suspend(),)
+    return tuple(_kills(seen, memory, wanted.grace_s))
+
+
+def _kills(seen: Seen, memory: Memory, grace_s: float) -> Iterator[Kill]:
+    """Those that would take longer than they may, or that nobody else ends."""
+    for _, pod in seen.pods:
+        is_slow = pod.is_deleting and pod.grace_s > grace_s
+        if not pod.has_ended and pod.uid not in memory.deleted and (is_slow or not pod.is_deleting):
+            yield Kill(pod, min(grace_s, pod.grace_s))
+
+
+def pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -> tuple[Step, ...]:
+    """For jobs whose pods we make ourselves, or that came as plain pods."""
+    if wanted.is_stopping:
+        return tuple(_kills(seen, memory, wanted.grace_s))
+    if not is_ours:
+        return tuple(_binds(wanted, seen, memory))
+    old = [pod for _, pod in seen.pods if pod.attempt != wanted.attempt]
+    if old:
+        return tuple(Kill(pod, pod.grace_s) for pod in old if pod.uid not in memory.deleted and not pod.is_deleting)
+    missing = [rank for rank in sorted(wanted.places) if rank not in seen.staying]
+    lost = wanted.has_begun or any(rank in memory.met for rank in missing)
+    if missing and not lost:
+        return tuple(Create(rank) for rank in missing if rank not in memory.created)
+    if missing:
+        return ()
+    return (*(() if memory.told else (Tell(),)), *_binds(wanted, seen, memory))
+
+
+def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
+    if wanted.is_array:
+        yield from _array_binds(wanted, seen, memory)
+        return
+    if not seen.staying.keys() >= wanted.places.keys():
+        return  # whole, or not at all
+    for rank, place in sorted(wanted.places.items()):
+        pod = seen.staying[rank]
+        if not pod.has_ended and _is_unbound(pod, memory) and place.node in seen.present:
+            yield Bind(pod, place)
+
+
+def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
+    lanes = lanes_in_use(wanted, seen, memory)
+    free = [place for number, place in sorted(wanted.places.items()) if number not in lanes.values()]
+    waiting = [
+        (rank, pod)
+        for rank, pod in seen.pods
+        if rank is not None and not pod.is_deleting and not pod.has_ended and _is_unbound(pod, memory)
+    ]
+    for (_, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
+        if place.node in seen.present:
+            yield Bind(pod, place)
+
+
+def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:
+    """uid → lane. Which lane of its node a pod is in matters to nobody, so it is not remembered."""
+    alive = sorted(
+        (pod.created_at, pod.uid, pod.node or memory.bound[pod.uid])
+        for _, pod in seen.pods
+        if not pod.has_ended and not _is_unbound(pod, memory)
+    )
+    free = {number: place.node for number, place in sorted(wanted.places.items())}
+    lanes: dict[str, int] = {}
+    for _, uid, node in alive:
+        number = next((number for number, place in free.items() if place == node), None)
+        if number is not None:
+            del free[number]
+            lanes[uid] = number
+    return lanes
+
+
+def _is_unbound(pod: PodSeen, memory: Memory) -> bool:
+    return not pod.node and pod.uid not in memory.bound

@@ -1,0 +1,83 @@
+"""How does a user's pod become a pod of ours?
+
+It keeps everything its user wrote. Added are: who places it, the variables of its attempt, as many GPUs as the plan
+gave it, and what genai's manager does to its manifests (a variable NGPU and `--num_processes=` follow the GPUs).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from swell.engines.kubernetes.objects import Filling, RoleSize
+from swell.engines.kubernetes.picture import DEVICE, SCHEDULER
+from swell.engines.kubernetes.quantities import GPU
+
+Document = dict[str, Any]
+NUM_PROCESSES = re.compile(r"--num_processes=\d+")
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+
+
+def fill_pod(spec: Document, size: RoleSize, filling: Filling) -> Document:
+    """A pod's specification in an attempt."""
+    containers = [dict(container) for container in spec["containers"]]
+    holders = [one for one in containers if _asks_for_gpus(one)] or containers[:1]
+    if size.share_mib:
+        _share(holders[0])
+    elif size.gpus and len(holders) == 1:  # with several, each has its own fixed number
+        _give(holders[0], size.gpus)
+    for container in containers:
+        container["envFrom"] = [*_others(container, filling.secret), {"secretRef": {"name": filling.secret}}]
+    filled = {**spec, "schedulerName": SCHEDULER, "containers": containers}
+    if size.share_mib and filling.runtime_class is not None:
+        filled.setdefault("runtimeClassName", filling.runtime_class)
+    return filled
+
+
+def fill_template(template: Document, size: RoleSize, filling: Filling) -> Document:
+    metadata = filling.marked(template.get("metadata") or {})
+    return {**template, "metadata": metadata, "spec": fill_pod(template["spec"], size, filling)}
+
+
+def gpus_of(spec: Document) -> int:
+    """What a pod asks for at the least, over its containers."""
+    asked = [container.get("resources") or {} for container in spec.get("containers") or ()]
+    return sum(int({**(one.get("limits") or {}), **(one.get("requests") or {})}.get(GPU, 0)) for one in asked)
+
+
+def _asks_for_gpus(container: Document) -> bool:
+    asked = container.get("resources") or {}
+    return any(GPU in (asked.get(part) or {}) for part in ("requests", "limits"))
+
+
+def _others(container: Document, secret: str) -> list[Document]:
+    return [one for one in container.get("envFrom") or () if (one.get("secretRef") or {}).get("name") != secret]
+
+
+def _give(container: Document, gpus: int) -> None:
+    asked = container.get("resources") or {}
+    amounts = {part: {**(asked.get(part) or {}), GPU: str(gpus)} for part in ("requests", "limits")}
+    is_range = (asked.get("requests") or {}).get(GPU) != (asked.get("limits") or {}).get(GPU)
+    container["resources"] = {**asked, **amounts}
+    if container.get("env"):
+        container["env"] = [
+            {"name": "NGPU", "value": str(gpus)} if one["name"] == "NGPU" else one for one in container["env"]
+        ]
+    if is_range:
+        for words in ("command", "args"):
+            if container.get(words):
+                container[words] = [NUM_PROCESSES.sub(f"--num_processes={gpus}", word) for word in container[words]]
+
+
+def _share(container: Document) -> None:
+    """The device plugin gives it nothing; which GPU it sees is written on the pod before it is bound."""
+    asked = container.get("resources") or {}
+    container["resources"] = {
+        part: {name: amount for name, amount in (given or {}).items() if name != GPU}
+        if isinstance(given, dict)
+        else given
+        for part, given in asked.items()
+    }
+    env = [one for one in container.get("env") or () if one["name"] != VISIBLE]
+    source = {"fieldRef": {"fieldPath": f"metadata.annotations['{DEVICE}']"}}
+    container["env"] = [*env, {"name": VISIBLE, "valueFrom": source}]

@@ -1,0 +1,125 @@
+"""What was the engine asked for, and what of it is there?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from swell.engines.kubernetes.objects import ObjectSeen, RoleSize
+from swell.engines.kubernetes.picture import PodSeen
+from swell.model.cluster import DeviceId, NodeId
+from swell.model.job import AttemptId
+from swell.model.launch import Launch
+from swell.model.quantity import IndexSet
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one rank runs; of an array, a lane."""
+
+    node: NodeId
+    devices: tuple[DeviceId, ...]
+    role: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One attempt, over all its nodes."""
+
+    attempt: AttemptId
+    name: str
+    manifest: str
+    width: int
+    revision: int
+    generation: int
+    places: Mapping[int, Place]
+    nodes: tuple[NodeId, ...]
+    shares_mib: tuple[int, ...]  #: of each role: of a GPU that is shared; 0: whole ones, or none
+    is_array: bool
+    indices: str
+    own: Mapping[str, str]
+    is_stopping: bool
+    grace_s: float
+    has_begun: bool  #: it was seen before, also by a server before this one
+    time_limit_s: float | None = None  #: of a gang; None: endless
+
+    @classmethod
+    def of(cls, launches: Sequence[Launch]) -> Wanted:
+        first = launches[0]
+        places = {
+            lane.number: Place(launch.node, lane.devices, lane.role) for launch in launches for lane in launch.lanes
+        }
+        return cls(
+            attempt=first.attempt,
+            name=first.name,
+            manifest=first.manifest,
+            width=first.width,
+            revision=first.revision,
+            generation=first.generation,
+            places=places,
+            nodes=first.nodes,
+            shares_mib=tuple(int(dict(role.env).get("RESERVED_MEM", 0)) for role in first.roles),
+            is_array=first.is_array,
+            indices=first.indices,
+            own=dict(first.own),
+            is_stopping=first.is_stopping,
+            grace_s=first.grace_s,
+            has_begun=first.has_begun,
+            time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
+        )
+
+    def sizes(self) -> tuple[RoleSize, ...]:
+        """Of each role."""
+        if self.is_array:
+            place = next(iter(self.places.values()), None)
+            gpus = 0 if place is None or self.shares_mib[0] else len(place.devices)
+            return (RoleSize(len(IndexSet.parse(self.indices)), gpus, self.shares_mib[0]),)
+        return tuple(self._size(role) for role in range(len(self.shares_mib)))
+
+    def _size(self, role: int) -> RoleSize:
+        devices = [place.devices for place in self.places.values() if place.role == role]
+        share_mib = self.shares_mib[role]
+        return RoleSize(len(devices), 0 if share_mib or not devices else len(devices[0]), share_mib)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of one attempt, at one moment."""
+
+    object: ObjectSeen | None  #: None: not there, or the pods are all there is
+    pods: tuple[tuple[int | None, PodSeen], ...]  #: rank (None: it has none yet) and pod, oldest first
+    present: frozenset[NodeId] = frozenset()  #: nodes that are there and ready
+
+    @cached_property
+    def staying(self) -> dict[int, PodSeen]:
+        """By rank the newest that is not on its way out."""
+        return {rank: pod for rank, pod in self.pods if rank is not None and not pod.is_deleting}
+
+    @property
+    def alive(self) -> list[PodSeen]:
+        """Those that have not ended, or are not through with it."""
+        return [pod for _, pod in self.pods if not pod.has_ended or pod.is_deleting]
+
+
+@dataclass(slots=True)
+class Memory:
+    """What we did for an attempt and the watches may not show yet. Nothing in it is missed after a restart."""
+
+    bound: dict[str, NodeId] = field(default_factory=dict)  #: uid → where we have bound it
+    met: dict[int, str] = field(default_factory=dict)  #: rank → uid of a pod that was there
+    fresh: ObjectSeen | None = None  #: as the API server answered last; None: nothing newer than the watch
+    deleted: set[str] = field(default_factory=set)  #: uids that we have deleted
+    created: set[int] = field(default_factory=set)  #: ranks of pods that we have made
+    told: bool = False  #: its Secret is written
+    waits_since: float | None = None  #: pods are missing, or not bound; None: all is well
+    problem: str = ""  #: of the last call that failed
+    retry_at: float = 0.0
+    failures: int = 0
+    started: dict[int, float] = field(default_factory=dict)  #: rank → when it was first seen to run
+    is_overdue: bool = False  #: its time limit has passed
+    unplaced: str = ""  #: why the attempt is given up; empty: it is not
+    kind: str = ""  #: of its object

@@ -1,0 +1,167 @@
+"""What does a pod take of a node, as the scheduler of Kubernetes counts it?
+
+Containers run side by side and add up. Init containers run before them, one after the other, so only the largest
+counts, beside those that go on running ("sidecars", restartPolicy Always). What a pod says as a whole replaces the
+sum; `overhead` comes on top. A request that is missing is as the limit; nothing asked for is nothing taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from swell.errors import Rejected
+from swell.manifests.container import GPU, Span, read_container_name
+from swell.manifests.fields import quantity, shorten, take_list, take_mapping, take_optional
+from swell.manifests.notation import (
+    BYTES_PER_MIB,
+    parse_kubernetes_cpus,
+    parse_kubernetes_gpus,
+    parse_kubernetes_memory,
+    parse_number,
+    round_up,
+)
+
+Amounts = dict[str, Decimal]
+NOTHING = Decimal(0)
+SIDES = ("requests", "limits")
+CLAIMS = (
+    "asks for devices by claim, which only Kubernetes' own scheduler hands out, and Swell places this pod; "
+    f"ask for {GPU}"
+)
+CHECKS = {"cpu": parse_kubernetes_cpus, "memory": parse_kubernetes_memory, GPU: parse_kubernetes_gpus}
+#: What a pod may ask for as a whole; the rest is summed up from its containers.
+OF_THE_POD = ("cpu", "memory", "hugepages-")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One container's wishes."""
+
+    where: str
+    name: str
+    low: Amounts  #: requests, and limits where there is none
+    high: Amounts  #: limits, and requests where there is none
+    is_sidecar: bool = False
+
+    @property
+    def gpus(self) -> Span:
+        return int(self.low.get(GPU, 0)), int(self.high.get(GPU, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    cpus_milli: int
+    memory_mib: int
+    gpus: Span | None  #: least and most; None: it says nothing of GPUs
+    holders: tuple[str, ...]  #: containers that have the GPUs; where none has, all that could
+    uncounted: tuple[str, ...]  #: kinds of resources that Swell knows nothing of, in order
+
+
+def read_demand(spec: dict[str, Any], where: str) -> Demand:
+    containers = _containers(spec, where, "containers")
+    steps = _containers(spec, where, "initContainers")
+    _refuse_unclear_range(containers, steps)
+    low = _total(spec, where, [one.low for one in containers], [(one.is_sidecar, one.low) for one in steps])
+    high = _total(spec, where, [one.high for one in containers], [(one.is_sidecar, one.high) for one in steps])
+    gpus = (int(low[GPU]), int(high[GPU])) if GPU in low else None
+    asking = tuple(one.name for one in containers if one.gpus[1])
+    return Demand(
+        cpus_milli=round_up(low.get("cpu", NOTHING) * 1000),
+        memory_mib=round_up(low.get("memory", NOTHING) / BYTES_PER_MIB),
+        gpus=gpus,
+        holders=asking or tuple(one.name for one in containers),
+        uncounted=tuple(sorted(name for name in low if name not in CHECKS and low[name])),
+    )
+
+
+def _containers(spec: dict[str, Any], where: str, field: str) -> list[Asked]:
+    entries = take_list(spec.get(field), f"{where}.{field}")
+    return [_container(entry, f"{where}.{field}[{number}]", number) for number, entry in enumerate(entries)]
+
+
+def _container(value: object, where: str, number: int) -> Asked:
+    given = take_mapping(value, where)
+    low, high = _amounts(given.get("resources"), f"{where}.resources")
+    name = read_container_name(given.get("name"), where, number)
+    return Asked(where, name, low, high, given.get("restartPolicy") == "Always")
+
+
+def _amounts(value: object, where: str) -> tuple[Amounts, Amounts]:
+    given = take_optional(value, where)
+    if given.get("claims"):
+        raise Rejected(f"{where}.claims {CLAIMS}")
+    requests, limits = (dict(_side(given.get(side), f"{where}.{side}")) for side in SIDES)
+    low, high = {**limits, **requests}, {**requests, **limits}
+    for name in low:
+        if high[name] < low[name]:
+            asked = f"requests {given['requests'][name]} is above limits {given['limits'][name]}"
+            raise Rejected(f"{where}: {shorten(name)}: {asked}; the request is the least")
+    if low.get(GPU) == 0 and high[GPU]:
+        raise Rejected(f"{where}: {GPU} from 0 to {high[GPU]}: the least of a range is 1; write 1 under requests")
+    return low, high
+
+
+def _side(value: object, where: str) -> Iterator[tuple[str, Decimal]]:
+    for name, amount in take_optional(value, where).items():
+        if amount is not None:
+            here = f"{where}: {shorten(name)}"
+            if name in CHECKS:
+                quantity(CHECKS[name], amount, here)
+            yield name, quantity(parse_number, amount, here)
+
+
+def _refuse_unclear_range(containers: list[Asked], steps: list[Asked]) -> None:
+    """A width is written into one container, so a range must leave no doubt into which."""
+    for one in steps:
+        if one.gpus[0] < one.gpus[1]:
+            raise Rejected(
+                f"{one.where} asks for {one.gpus[0]}..{one.gpus[1]} GPUs: what runs before or beside a job has no "
+                "width; give it one number"
+            )
+    holders = [one for one in (*containers, *(step for step in steps if step.is_sidecar)) if one.gpus[1]]
+    ranged = next((one for one in holders if one.gpus[0] < one.gpus[1]), None)
+    if ranged is not None and len(holders) > 1:
+        other = next(one for one in holders if one is not ranged)
+        raise Rejected(
+            f"{ranged.where} asks for {ranged.gpus[0]}..{ranged.gpus[1]} GPUs and {other.where} for GPUs too; only one "
+            "container of a pod may have GPUs when one of them has a range"
+        )
+
+
+def _total(spec: dict[str, Any], where: str, containers: list[Amounts], steps: list[tuple[bool, Amounts]]) -> Amounts:
+    running: Amounts = {}  #: sidecars begun so far
+    before: Amounts = {}  #: the most that is needed before the containers start
+    for is_sidecar, amounts in steps:
+        if is_sidecar:
+            running = _sum(running, amounts)
+        before = _most(before, running if is_sidecar else _sum(running, amounts))
+    total = running
+    for amounts in containers:
+        total = _sum(total, amounts)
+    total = _of_the_pod(spec, where, _most(total, before))
+    return _sum(total, dict(_side(spec.get("overhead"), f"{where}.overhead")))
+
+
+def _of_the_pod(spec: dict[str, Any], where: str, total: Amounts) -> Amounts:
+    """Its own requests replace the sum; its own limits count for what no container asks for."""
+    given = take_optional(spec.get("resources"), f"{where}.resources")
+    requests, limits = (
+        {
+            name: amount
+            for name, amount in _side(given.get(side), f"{where}.resources.{side}")
+            if name.startswith(OF_THE_POD)
+        }
+        for side in SIDES
+    )
+    return {**limits, **total, **requests}
+
+
+def _sum(one: Amounts, other: Amounts) -> Amounts:
+    return {name: one.get(name, NOTHING) + other.get(name, NOTHING) for name in (*one, *other)}
+
+
+def _most(one: Amounts, other: Amounts) -> Amounts:
+    return {name: max(one.get(name, NOTHING), other.get(name, NOTHING)) for name in (*one, *other)}

@@ -1,0 +1,201 @@
+"""Which engine runs the tasks, and what starts and ends with it?
+
+On machines of our own: the worker of this machine, kept alive. On Kubernetes: the watches, and who keeps the logs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from swell.adopting import Adopter, Jobs
+from swell.api.members import Members
+from swell.clusterobjects import ClusterObjects
+from swell.config import Cluster, Config
+from swell.engines.kubernetes import KubernetesEngine, Port, find_access
+from swell.engines.kubernetes.lease import DURATION_S, Lease
+from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.reviewer import KubernetesReviewer
+from swell.engines.logfolder import LogFolder
+from swell.engines.workers import WorkersEngine
+from swell.errors import Unavailable
+from swell.manifests import Manifest, is_in_cluster
+from swell.process import spawn_detached, wait_for_end
+from swell.state import StateFolder
+from swell.store import Store
+
+WORKER_ENDS_S = 5.0
+RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
+LEASE_S = 20.0  # longer than a server that was killed keeps its Lease
+LOOK_AGAIN_S = 0.05
+FIRST_LIST_S = 60.0  # of a cluster with 50,000 pods takes some seconds
+
+
+class Works(Protocol):
+    @property
+    def engine(self) -> WorkersEngine | KubernetesEngine: ...
+
+    def adopt(self, jobs: Jobs) -> None:
+        """Who is told of jobs that came another way."""
+
+    def open(self, load: Callable[[], int]) -> None:
+        """`load` reads the world and tells the engine; its result is the generation to begin with."""
+
+    def close(self) -> None: ...
+
+    def members(self, config: Config, owner: str) -> Members | None:
+        """Who may ask beside the server's owner; None: nobody whom the engine knows of."""
+
+    def try_out(self, manifests: Sequence[Manifest]) -> None:
+        """Raises what whoever runs them would refuse."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+
+class LocalWorks:
+    """One worker, on this machine."""
+
+    def __init__(self, state: StateFolder, wake: Callable[[], None]) -> None:
+        self.engine = WorkersEngine(state.tasks, wake=wake)
+        self._supervisor = WorkerSupervisor(state)
+
+    def adopt(self, jobs: Jobs) -> None:
+        """On a machine of ours nobody leaves jobs lying about."""
+
+    def open(self, load: Callable[[], int]) -> None:
+        self.engine.open(load())
+        self._supervisor.start()
+
+    def close(self) -> None:
+        self._supervisor.close()
+
+    def members(self, config: Config, owner: str) -> None:
+        """A machine's users come through its socket."""
+
+    def try_out(self, manifests: Sequence[Manifest]) -> None:
+        """A machine takes whatever was read."""
+
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+
+class ClusterWorks:
+    """A Kubernetes cluster, as its API server shows it."""
+
+    def __init__(self, state: StateFolder, cluster: Cluster, store: Store, wake: Callable[[], None]) -> None:
+        access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)
+        self._store = store
+        self._port = Port(access)
+        self._logs = LogKeeper(self._port, state.tasks)
+        namespace = cluster.namespace or access.namespace
+        self.engine = KubernetesEngine(
+            self._port,
+            lambda wanted: self.objects.manifest(wanted),
+            self._logs,
+            LogFolder(state.tasks),
+            store=store.id,
+            namespace=namespace,
+            wake=wake,
+            guard=lambda: self._lease.guard(),
+        )
+        self._lease_port = Port(access, answer_s=DURATION_S / 3)
+        identity = f"{socket.gethostname()}-{store.id[:8]}"
+        self._lease = Lease(self._lease_port, namespace, "swell", identity)
+        self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
+
+    def adopt(self, jobs: Jobs) -> None:
+        self._adopter = Adopter(self._port, self.engine.cluster, jobs, self.engine.has_attempt_of)
+        self.engine.on_change = self._adopter.ring
+
+    def open(self, load: Callable[[], int]) -> None:
+        """What is there is known before anything is wanted of it: what is missing would be made again."""
+        trouble = self.engine.cluster.start(FIRST_LIST_S)
+        if trouble is not None:
+            raise Unavailable(f"the cluster cannot be followed: {trouble}")
+        self._lease.start()
+        self._await_lease()
+        self.engine.open(load())
+        for record in self._store.active():
+            if record.manifest and is_in_cluster(document := self._store.manifest(record.manifest)):
+                self._adopter.know(record.id, document)
+        self._adopter.start()
+
+    def _await_lease(self) -> None:
+        until = time.monotonic() + LEASE_S
+        while not self._lease.is_held:
+            if time.monotonic() > until:
+                self._lease.guard()
+            time.sleep(LOOK_AGAIN_S)
+
+    def close(self) -> None:
+        if self._adopter.is_alive():
+            self._adopter.close()
+        self.engine.close()
+        self._lease.close()
+        self._logs.close()
+        self._lease_port.close()
+        self._port.close()
+
+    def members(self, config: Config, owner: str) -> Members:
+        """Everybody whom the cluster knows."""
+        return Members(
+            KubernetesReviewer(self._port, config.token_audiences),
+            self.objects.created,
+            owner=owner,
+            admin_group=config.admin_group,
+            admins=config.admins,
+        )
+
+    def try_out(self, manifests: Sequence[Manifest]) -> None:
+        self.objects.try_out(manifests)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.engine.cluster.trouble is None
+
+
+def make_works(state: StateFolder, cluster: Cluster | None, store: Store, wake: Callable[[], None]) -> Works:
+    return LocalWorks(state, wake) if cluster is None else ClusterWorks(state, cluster, store, wake)
+
+
+class WorkerSupervisor(threading.Thread):
+    """Keeps one worker alive on this machine. It is in a session of its own: it and its tasks outlive us."""
+
+    def __init__(self, state: StateFolder) -> None:
+        super().__init__(name="worker-supervisor", daemon=True)
+        self._state = state
+        self.is_closing = False
+
+    def close(self) -> None:
+        """A server that ends in order takes its worker along; tasks stay, and the next worker takes them up."""
+        self.is_closing = True
+        holder = self._state.lock_holder("worker")
+        if holder:
+            os.kill(holder, signal.SIGTERM)
+        self.join(WORKER_ENDS_S)
+
+    def run(self) -> None:
+        while not self.is_closing:
+            holder = self._state.lock_holder("worker")
+            if holder:
+                wait_for_end(holder)
+            else:
+                self._spawn().wait()
+            if not self.is_closing:
+                time.sleep(RESPAWN_S)
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        argv: list[Any] = [sys.executable, "-m", "swell.worker", "--state", str(self._state.root)]
+        if self._state.socket is not None:
+            argv += ["--socket", str(self._state.socket)]
+        return spawn_detached(argv, self._state.worker_log)

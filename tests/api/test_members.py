@@ -1,0 +1,262 @@
+"""One server for everybody in a cluster: whose a token is, what they may create, and what they see of others."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from api.service import USER, WAIT_S, WORKER, Answer, Service, submission
+from swell.api.members import REMEMBERED_S, REVIEWS_AT_ONCE, UNKNOWN_REMEMBERED_S, Members
+from swell.config import parse_config
+from swell.errors import Denied, Unavailable
+from swell.manifests import Manifest
+from swell.model.identity import Identity, ObjectKind
+
+from .test_box import ENDPOINTS, filled
+
+ANNA = Identity("anna", ("ml",), "u-1", (("scopes", ("user:full",)),))
+BEN = Identity("system:serviceaccount:ml:ben", ("system:serviceaccounts",))
+PEOPLE = {
+    "annas": ANNA,
+    "bens": BEN,
+    "evas": Identity("eva", ()),
+    "operators": Identity("ops", ("swell-admin",)),
+    "imposters": Identity("ann"),  # as the server calls whoever has its own token
+}
+UNKNOWN = "the cluster does not know whose this token is; make a new one: kubectl create token"
+
+
+class Cluster:
+    """Knows some tokens, and lets everybody create in every namespace but one."""
+
+    def __init__(self) -> None:
+        self.people = dict(PEOPLE)
+        self.asked: list[str] = []
+        self.created: list[tuple[Identity, ObjectKind]] = []
+        self.problem: Exception | None = None
+
+    def who(self, token: str) -> Identity | None:
+        self.asked.append(token)
+        if self.problem is not None:
+            raise self.problem
+        return self.people.get(token)
+
+    def may_create(self, identity: Identity, what: ObjectKind) -> bool:
+        self.created.append((identity, what))
+        return what.namespace != "closed"
+
+
+def object_of(manifest: Manifest) -> ObjectKind:
+    return ObjectKind("v1", "Pod", "closed" if manifest.spec.name == "elsewhere" else "ml")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, clock: Clock) -> Iterator[Service]:
+    members = Members(cluster, object_of, owner="ann", admin_group="swell-admin", admins=("eva",), monotonic=clock)
+    limits = {"limits": {"default": {"priority": 9}}}
+    made = Service(tmp_path_factory.mktemp("members"), members=members, config=parse_config(limits))
+    yield made
+    made.close()
+    members.close()
+
+
+@pytest.fixture(autouse=True)
+def fresh(cluster: Cluster, clock: Clock) -> None:
+    clock.now += REMEMBERED_S
+    cluster.people, cluster.problem = dict(PEOPLE), None
+    cluster.asked.clear()
+    cluster.created.clear()
+
+
+def ask(service: Service, token: str | None, method: str, path: str, body: Any = None) -> Answer:
+    return service.ask(method, path, body, token=token)
+
+
+def job_ids(service: Service) -> list[int]:
+    return [job["id"] for job in ask(service, USER, "GET", "/jobs?all_users=true").json["jobs"]]
+
+
+def submit(service: Service, token: str, name: str = "job", **spec: Any) -> int:
+    answer = ask(service, token, "POST", "/jobs", submission(name, gpus=99, **spec))
+    assert answer.status == 201, answer.data
+    return int(answer.json["jobs"][0]["id"])
+
+
+STREAMS = {key for key in ENDPOINTS if "stream" in key[1]}  # they never end for whoever may read them
+PREFIXED = [key for key in ENDPOINTS if key not in STREAMS and key[1] not in ("/healthz", "/readyz", "/metrics")]
+
+
+@pytest.mark.parametrize(("method", "path"), PREFIXED)
+def test_whoever_may_ask_a_box_may_ask_here_and_a_stranger_nothing(service: Service, method: str, path: str) -> None:
+    body, (owner, other, admin, _) = ENDPOINTS[method, path]
+    is_for_people = not path.startswith(("/workers", "/attempts", "/health"))
+    expected = (owner, other, admin, 401) if is_for_people else (owner, other, admin, owner)
+    found = []
+    for token in ("annas", "bens", "operators", "nobodys"):
+        job = submit(service, "annas")
+        found.append(ask(service, token, method, filled(path, job), filled(body, job)).status)
+        ask(service, USER, "POST", f"/jobs/{job}/cancel")
+    assert tuple(found) == expected
+
+
+def test_a_job_is_its_submitters_and_others_learn_nothing_of_it(service: Service) -> None:
+    mine, theirs = submit(service, "annas"), submit(service, "bens")
+    assert service.store.job(theirs).owner == "system:serviceaccount:ml:ben"
+    listed = [job["id"] for job in ask(service, "annas", "GET", "/jobs").json["jobs"]]
+    assert (mine in listed, theirs in listed) == (True, False)
+    assert ask(service, "annas", "GET", f"/jobs/{theirs}").error == (
+        404,
+        "NotFound",
+        f"there is no job {theirs}; `swell ps -a` lists all",
+    )
+    assert service.store.job(mine).uid is None
+
+
+def test_administrators_are_of_the_group_or_named_or_have_the_servers_own_token(service: Service) -> None:
+    job = submit(service, "annas")
+    tokens = ("operators", "evas", USER, "bens")
+    assert [ask(service, token, "GET", f"/jobs/{job}").status for token in tokens] == [200, 200, 200, 404]
+
+
+@pytest.mark.parametrize("token", ["nobodys", "imposters", "x" * 20_000])
+def test_whom_the_cluster_does_not_know_is_refused(service: Service, token: str) -> None:
+    assert ask(service, token, "GET", "/jobs").error == (401, "Denied", UNKNOWN)
+
+
+def test_only_a_token_that_could_be_the_clusters_is_shown_to_it(service: Service, cluster: Cluster) -> None:
+    expected = {None: 401, USER: 200, WORKER: 403, "swj.1.1.9.x": 403, "x" * 20_000: 401}
+    assert {token: ask(service, token, "GET", "/jobs").status for token in expected} == expected
+    assert ask(service, "annas", "GET", "/workers/nowhere").status == 401
+    assert ask(service, "annas", "GET", "/health").status == 200
+    service.ask("GET", "/jobs", token="annas", host="evil.example")
+    service.ask("GET", "/jobs", token="annas", headers={"Origin": "http://evil.example"})
+    service.ask("GET", "/d/annas/freegpu", token="annas", prefix="")
+    assert cluster.asked == []
+
+
+def test_the_cluster_is_asked_once_a_minute(service: Service, cluster: Cluster, clock: Clock) -> None:
+    for _ in range(3):
+        assert ask(service, "annas", "GET", "/jobs").status == 200
+        assert ask(service, "nobodys", "GET", "/jobs").status == 401
+    assert cluster.asked == ["annas", "nobodys"]
+    clock.now += UNKNOWN_REMEMBERED_S
+    ask(service, "nobodys", "GET", "/jobs")
+    clock.now += REMEMBERED_S - UNKNOWN_REMEMBERED_S
+    del cluster.people["annas"]
+    assert ask(service, "annas", "GET", "/jobs").status == 401
+    assert cluster.asked == ["annas", "nobodys", "nobodys", "annas"]
+
+
+@pytest.mark.parametrize("problem", [Unavailable("the API server is away"), Denied("our role lacks a verb")])
+def test_a_cluster_that_cannot_be_asked_is_no_reason_to_let_anybody_in(
+    service: Service, cluster: Cluster, problem: Exception
+) -> None:
+    cluster.problem = problem
+    assert ask(service, "annas", "GET", "/jobs").error == (
+        503,
+        "Unavailable",
+        "the cluster cannot be asked whose token this is; try again, or see server.log",
+    )
+    assert ask(service, USER, "GET", "/jobs").status == 200
+    cluster.problem = None
+    assert ask(service, "annas", "GET", "/jobs").status == 200
+
+
+def test_a_job_needs_the_right_to_create_what_it_becomes(service: Service, cluster: Cluster) -> None:
+    submit(service, "annas")
+    assert cluster.created == [(ANNA, ObjectKind("v1", "Pod", "ml"))]
+    before = job_ids(service)
+    assert ask(service, "annas", "POST", "/jobs", submission("elsewhere")).error == (
+        403,
+        "Denied",
+        (
+            "'anna' may not create a Pod (v1) in namespace 'closed', and Swell creates nothing there that you could "
+            "not create yourself; ask for that right, or name another namespace"
+        ),
+    )
+    assert job_ids(service) == before
+
+
+def test_the_servers_own_token_creates_what_the_server_may(service: Service, cluster: Cluster) -> None:
+    submit(service, USER, "elsewhere")
+    assert cluster.created == []
+
+
+def test_through_a_door_a_user_has_their_own_rights_and_no_groups_but_those_in_the_name(
+    service: Service, cluster: Cluster
+) -> None:
+    address = ask(service, "bens", "POST", "/doors/address", {"name": "kubeprofiler"}).json["address"]
+    asked = {"jobName": "old", "scriptPath": "t.py", "directoryToMount": "/tmp", "isSingleGPU": True}
+    path = address.removeprefix(f"http://{service.host}")
+    told = service.ask("POST", f"{path}/submit", asked, token=None, prefix="")
+    assert (told.status, service.store.job(told.json["id"]).owner) == (201, BEN.user)
+    groups = ("system:serviceaccounts", "system:serviceaccounts:ml", "system:authenticated")
+    assert [identity for identity, _ in cluster.created] == [Identity(BEN.user, groups)]
+
+
+def test_a_priority_above_the_limit_is_for_administrators(service: Service) -> None:
+    status, _, said = ask(service, "annas", "POST", "/jobs", submission("urgent", priority=10)).error
+    assert (status, said[:43]) == (422, "priority 10 is above what anna may ask for ")
+    assert submit(service, "operators", priority=10)
+
+
+def test_a_door_may_act_for_anybody_of_the_cluster(service: Service) -> None:
+    asked = {"name": "genai", "port": 0, "user": BEN.user}
+    opened = ask(service, "operators", "POST", "/doors", asked).json
+    assert opened["owner"] == BEN.user
+    assert ask(service, USER, "DELETE", f"/doors/{opened['port']}").status == 204
+
+
+def test_many_new_tokens_at_once_are_reviewed_a_few_at_a_time(service: Service, cluster: Cluster) -> None:
+    """Whoever invents tokens must not keep every thread of the server busy."""
+    together = threading.Barrier(REVIEWS_AT_ONCE)  # each waits until so many are under way
+    under_way, most = [0], [0]
+    lock = threading.Lock()
+
+    def count(by: int) -> None:
+        with lock:
+            under_way[0] += by
+            most[0] = max(most[0], under_way[0])
+
+    def who(_: str) -> None:
+        count(+1)
+        together.wait(WAIT_S)
+        count(-1)
+
+    with patched(cluster, who):
+        asking = [threading.Thread(target=ask, args=(service, f"new-{n}", "GET", "/jobs")) for n in range(40)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    assert most == [REVIEWS_AT_ONCE]
+
+
+@contextlib.contextmanager
+def patched(cluster: Cluster, who: Callable[[str], Identity | None]) -> Iterator[None]:
+    cluster.who = who  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del cluster.who

@@ -1,0 +1,135 @@
+"""An engine on a real control plane, driven by hand in place of a controller."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from swell.engines.kubernetes import KubernetesEngine, Port, find_access
+from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.logfolder import LogFolder
+from swell.model.cluster import Node
+from swell.model.job import AttemptId
+from swell.model.launch import Lane, Launch, LaunchRole, RunSeen, TaskSeen
+
+PATIENCE_S = 60.0
+Place = tuple[str, int, int]  # node, GPUs, role
+
+
+class Drive:
+    def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore") -> None:
+        self.store = store
+        self.port = Port(find_access(kubeconfig))
+        self.manifests: dict[str, dict[str, Any]] = {}
+        self.logs = LogKeeper(self.port, folder)
+        self._woken = threading.Event()
+        self.engine = KubernetesEngine(
+            self.port,
+            lambda wanted: self.manifests[wanted.manifest],
+            self.logs,
+            LogFolder(folder),
+            store=store,
+            namespace="default",
+            wake=self._woken.set,
+        )
+        self.tasks: dict[tuple[AttemptId, int], TaskSeen] = {}
+        self.runs: dict[tuple[AttemptId, str], RunSeen] = {}
+        self.nodes: dict[str, Node] = {}
+
+    def __enter__(self) -> Drive:
+        assert self.engine.cluster.start(30.0) is None
+        self.engine.open(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.engine.close()
+        self.logs.close()
+        self.port.close()
+
+    def start(
+        self,
+        attempt: AttemptId,
+        manifest: dict[str, Any],
+        places: Mapping[int, Place],
+        *,
+        roles: int = 1,
+        array: str = "",
+        own: Mapping[str, str] | None = None,
+        share_mib: int = 0,
+        **changes: Any,
+    ) -> None:
+        key = json.dumps(manifest, sort_keys=True)
+        self.manifests[key] = manifest
+        nodes = tuple(dict.fromkeys(node for node, _, _ in places.values()))
+        used: dict[str, int] = {}
+        lanes: dict[str, list[Lane]] = {node: [] for node in nodes}
+        for number, (node, gpus, role) in sorted(places.items()):
+            first = used.get(node, 0)
+            used[node] = first + gpus
+            devices = tuple(f"gpu-{number}" for number in range(first, first + gpus))
+            lanes[node].append(Lane(number, devices, role))
+        env = (("RESERVED_MEM", str(share_mib)),) if share_mib else ()
+        launches = tuple(
+            Launch(
+                attempt=attempt,
+                node=node,
+                generation=1,
+                revision=1,
+                name=manifest["metadata"]["name"],
+                roles=tuple(LaunchRole((), env) for _ in range(roles)),
+                workdir="/",
+                umask=0o022,
+                environment="",
+                env=(),
+                own=tuple(sorted((own or {}).items())),
+                lanes=tuple(lanes[node]),
+                indices=array or ",".join(str(lane.number) for lane in lanes[node]),
+                is_array=bool(array),
+                world_size=len(places),
+                nodes=nodes,
+                time_limit_s=None,
+                grace_s=5.0,
+                manifest=key,
+                width=len(places),
+                **changes,
+            )
+            for node in nodes
+        )
+        self.engine.start(launches)
+
+    def look(self) -> None:
+        seen = self.engine.observe()
+        self.nodes = {node.id: node for node in seen.nodes}
+        self.tasks |= {(task.attempt, task.index): task for task in seen.tasks}
+        self.runs |= {(run.attempt, run.node): run for run in seen.runs}
+
+    def until(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+        """Looks whenever the engine says that something may have changed."""
+        until = time.monotonic() + patience_s
+        while True:
+            self._woken.clear()
+            self.look()
+            if holds():
+                return
+            left = until - time.monotonic()
+            if left <= 0:
+                raise AssertionError(f"not within {patience_s} s: tasks {self.tasks}, runs {self.runs}")
+            self._woken.wait(min(left, 1.0))
+
+    def running(self, attempt: AttemptId) -> list[int]:
+        return sorted(index for (one, index), task in self.tasks.items() if one == attempt and task.ended_at is None)
+
+    def ends(self, attempt: AttemptId) -> dict[int, tuple[int | None, str]]:
+        return {
+            index: (task.exit_code, task.cause)
+            for (one, index), task in sorted(self.tasks.items())
+            if one == attempt and task.ended_at is not None
+        }
+
+    def is_finished(self, attempt: AttemptId) -> bool:
+        runs = [run for (one, _), run in self.runs.items() if one == attempt]
+        return bool(runs) and all(run.is_finished for run in runs)

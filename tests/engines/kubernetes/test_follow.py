@@ -1,0 +1,256 @@
+"""What has become of an attempt's tasks, as the controller is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engines.kubernetes.pieces import (
+    FAILED,
+    FIRST,
+    NOW,
+    SUCCEEDED,
+    ended,
+    make_object,
+    make_pod,
+    make_seen,
+    make_wanted,
+    running,
+)
+from swell.engines.kubernetes.follow import Followed, follow
+from swell.engines.kubernetes.objects import Group, Verdict
+from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
+from swell.model.launch import TaskSeen
+
+WANTED = make_wanted()
+BEGUN = make_wanted(has_begun=True)
+STOPPING = make_wanted(is_stopping=True, has_begun=True)
+GONE = make_seen(make_object(is_suspended=True))
+
+
+def alive(rank: int, started_at: float = 950.0) -> TaskSeen:
+    return TaskSeen(FIRST, rank, f"n{1 + rank % 2}", rank, started_at)
+
+
+def over(
+    rank: int, at: float, code: int | None, cause: str = "", problem: str = "", started_at: float = 950.0
+) -> TaskSeen:
+    return TaskSeen(FIRST, rank, f"n{1 + rank % 2}", rank, started_at, at, code, cause, problem)
+
+
+def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
+    """It ended when it began."""
+    return over(rank, NOW, None, cause, problem, started_at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "followed"),
+    [
+        ("nothing is there yet", WANTED, make_seen(None), Followed()),
+        ("its pods wait to be bound", WANTED, make_seen(make_object(), make_pod(0), make_pod(1)), Followed()),
+        (
+            "one of two runs",
+            WANTED,
+            make_seen(make_object(), running(0), make_pod(1, node="n2")),
+            Followed((alive(0),)),
+        ),
+        ("all run", WANTED, make_seen(make_object(), running(0), running(1)), Followed((alive(0), alive(1)))),
+        (
+            "an image cannot be pulled",
+            WANTED,
+            make_seen(make_object(), running(0), make_pod(1, node="n2", waiting="ImagePullBackOff: no such image")),
+            Followed((alive(0),), trouble="pod train-worker-1: ImagePullBackOff: no such image"),
+        ),
+        (
+            "an image has no name that could be one",
+            WANTED,
+            make_seen(make_object(), running(0), make_pod(1, node="n2", waiting="InvalidImageName: A B")),
+            Followed(
+                (alive(0), never(1, "image", "InvalidImageName: A B")),
+                trouble="pod train-worker-1: InvalidImageName: A B",
+            ),
+        ),
+        (
+            "a kubelet refuses a pod",
+            WANTED,
+            make_seen(make_object(), running(0), ended(1, None, "UnexpectedAdmissionError", "no GPU is free")),
+            Followed(
+                (alive(0), over(1, NOW, None, "not-placed", "UnexpectedAdmissionError: no GPU is free", started_at=NOW))
+            ),
+        ),
+        (
+            "a pod failed, and its controller will make another",
+            BEGUN,
+            make_seen(make_object(), running(0), ended(1, 1)),
+            Followed((alive(0), alive(1))),
+        ),
+        (
+            "its controller says that it succeeded",
+            BEGUN,
+            make_seen(make_object(verdict=SUCCEEDED), ended(0), ended(1, 143)),
+            Followed((over(0, 995.0, 0), over(1, 995.0, 0)), is_finished=True),
+        ),
+        (
+            "it succeeded while a worker still runs",
+            BEGUN,
+            make_seen(make_object(verdict=SUCCEEDED), ended(0), running(1)),
+            Followed((over(0, 995.0, 0), over(1, 995.0, 0))),
+        ),
+        (
+            "it failed because one was killed for memory",
+            BEGUN,
+            make_seen(make_object(verdict=FAILED), ended(0, 0), ended(1, 137, "OOMKilled")),
+            Followed((over(0, 995.0, None, "stopped"), over(1, 990.0, 137, "out-of-memory")), is_finished=True),
+        ),
+        (
+            "it failed and no pod tells why",
+            BEGUN,
+            make_seen(make_object(verdict=FAILED)),
+            Followed(
+                (
+                    over(0, 995.0, None, "stopped", started_at=NOW),
+                    over(1, 995.0, None, "", "it failed", started_at=NOW),
+                ),
+                is_finished=True,
+            ),
+        ),
+        (
+            "it was longer than it may be",
+            BEGUN,
+            make_seen(
+                make_object(verdict=Verdict(False, 995.0, "DeadlineExceeded", "too long")), ended(0, 143), ended(1, 143)
+            ),
+            Followed((over(0, 990.0, 143), over(1, 990.0, 143)), is_finished=True),
+        ),
+        (
+            "somebody deleted it",
+            BEGUN,
+            make_seen(None),
+            Followed(
+                (never(0, "deleted", "PyTorchJob team/train"), never(1, "deleted", "PyTorchJob team/train")),
+                is_finished=True,
+            ),
+        ),
+        (
+            "the node of one that must be bound again is gone",
+            BEGUN,
+            replace(make_seen(make_object(), running(0), make_pod(1)), present=frozenset({"n1"})),
+            Followed((alive(0), never(1, "node-lost", "node n2 is gone, or not ready"))),
+        ),
+        # stopping
+        (
+            "it is being stopped",
+            STOPPING,
+            make_seen(make_object(), running(0), running(1)),
+            Followed((alive(0), alive(1))),
+        ),
+        (
+            "one has ended, the other not",
+            STOPPING,
+            make_seen(make_object(is_suspended=True), running(1, is_deleting=True)),
+            Followed((alive(1),)),
+        ),
+        ("all pods are gone", STOPPING, GONE, Followed((never(0, "stopped"), never(1, "stopped")), is_finished=True)),
+        (
+            "the object may still make some",
+            STOPPING,
+            make_seen(make_object()),
+            Followed(),
+        ),
+        (
+            "it is gone altogether",
+            STOPPING,
+            make_seen(None),
+            Followed((never(0, "stopped"), never(1, "stopped")), is_finished=True),
+        ),
+    ],
+)
+def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
+    assert follow(wanted, seen, Memory(kind="PyTorchJob team/train"), NOW, has_object=True) == followed, what
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "followed"),
+    [
+        ("one ended well", BEGUN, make_seen(None, ended(0), running(1)), Followed((over(0, 990.0, 0), alive(1)))),
+        (
+            "both ended, one badly",
+            BEGUN,
+            make_seen(None, ended(0), ended(1, 3, "Error")),
+            Followed((over(0, 990.0, 0), over(1, 990.0, 3)), is_finished=True),
+        ),
+        (
+            "one was evicted",
+            BEGUN,
+            make_seen(None, running(0), ended(1, 137, "Evicted", "the node was low on memory")),
+            Followed((alive(0), over(1, 990.0, 137, "evicted", "the node was low on memory"))),
+        ),
+        (
+            "one is gone",
+            BEGUN,
+            make_seen(None, running(0)),
+            Followed((alive(0), never(1, "node-lost", "its pod is gone"))),
+        ),
+        (
+            "stopped: one left with 0, the other was killed",
+            STOPPING,
+            make_seen(None, ended(0), ended(1, 137)),
+            Followed((over(0, 990.0, 0), over(1, 990.0, 137, "stopped")), is_finished=True),
+        ),
+        (
+            "stopped, and nothing is left",
+            STOPPING,
+            make_seen(None),
+            Followed((never(0, "stopped"), never(1, "stopped")), is_finished=True),
+        ),
+    ],
+)
+def test_pods_without_an_object(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
+    assert follow(wanted, seen, Memory(), NOW, has_object=False) == followed, what
+
+
+def test_an_attempt_that_was_given_up_says_why() -> None:
+    memory = Memory(unplaced="exceeded quota: team")
+    found = follow(WANTED, make_seen(make_object(), make_pod(0)), memory, NOW, has_object=True)
+    assert found == Followed((never(0, "not-placed", "exceeded quota: team"),))
+
+
+LANES = {0: Place("n1", (), 0), 1: Place("n2", (), 0)}
+ARRAY = make_wanted(places=LANES, is_array=True, indices="0-9", has_begun=True)
+JOB = make_object("Job", groups=(Group("", 10, 0),))
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "followed"),
+    [
+        (
+            "some are done, some run, one will be tried again",
+            ARRAY,
+            make_seen(JOB, ended(0), ended(1, 1), running(3, node="n2"), make_pod(4)),
+            Followed(
+                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 3, "n2", 1, 950.0)), in_use=(1,), left=7
+            ),
+        ),
+        (
+            "one was given up",
+            ARRAY,
+            make_seen(replace(JOB, failed_indexes="1"), ended(1, 1, node="n1")),
+            Followed((TaskSeen(FIRST, 1, "n1", 1, 950.0, 990.0, 1),), left=9),
+        ),
+        (
+            "all are done",
+            ARRAY,
+            make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
+            Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
+        ),
+        (
+            "it was stopped",
+            replace(ARRAY, is_stopping=True),
+            make_seen(replace(JOB, is_suspended=True), ended(0)),
+            Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
+        ),
+    ],
+)
+def test_an_array(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
+    assert follow(wanted, seen, Memory(), NOW, has_object=True) == followed, what

@@ -1,0 +1,218 @@
+"""What is done next, in every half-way state that a crash, a lost answer or somebody else leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engines.kubernetes.pieces import (
+    FAILED,
+    FIRST,
+    SECOND,
+    SUCCEEDED,
+    ended,
+    make_object,
+    make_pod,
+    make_seen,
+    make_wanted,
+    running,
+)
+from swell.engines.kubernetes.objects import Group
+from swell.engines.kubernetes.steps import (
+    Bind,
+    Change,
+    Create,
+    Kill,
+    Mark,
+    Remove,
+    Resume,
+    Step,
+    Suspend,
+    Tell,
+    lanes_in_use,
+    object_steps,
+    pod_steps,
+)
+from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
+
+WANTED = make_wanted()
+AGAIN = make_wanted(attempt=SECOND)
+STOPPING = make_wanted(is_stopping=True)
+ON_N1, ON_N2 = WANTED.places[0], WANTED.places[1]
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "steps"),
+    [
+        ("nothing is there", WANTED, make_seen(None), (Create(),)),
+        (
+            "pods of an object that was removed still end",
+            WANTED,
+            make_seen(None, make_pod(0, is_deleting=True)),
+            (),
+        ),
+        ("it was there and is gone", replace(WANTED, has_begun=True), make_seen(None), ()),
+        (
+            "it was made, and nobody told it anything",
+            WANTED,
+            make_seen(make_object(is_suspended=True)),
+            (Tell(), Resume()),
+        ),
+        (
+            "somebody else has suspended it",
+            replace(WANTED, has_begun=True),
+            make_seen(make_object(is_suspended=True)),
+            (),
+        ),
+        ("it is on its way out", WANTED, make_seen(make_object(is_deleting=True)), ()),
+        ("its pods are not there yet", WANTED, make_seen(make_object()), ()),
+        ("half of its gang is there", WANTED, make_seen(make_object(), make_pod(0)), ()),
+        (
+            "half of it is on its way out",
+            WANTED,
+            make_seen(make_object(), make_pod(0), make_pod(1, is_deleting=True)),
+            (),
+        ),
+        (
+            "its gang is whole",
+            WANTED,
+            make_seen(make_object(), make_pod(0), make_pod(1)),
+            (Bind(make_pod(0), ON_N1), Bind(make_pod(1), ON_N2)),
+        ),
+        (
+            "one was bound before we were killed",
+            WANTED,
+            make_seen(make_object(), make_pod(0, node="n1"), make_pod(1)),
+            (Bind(make_pod(1), ON_N2),),
+        ),
+        ("all of it runs", WANTED, make_seen(make_object(), running(0), running(1)), ()),
+        (
+            "one was lost and made again while the other runs",
+            replace(WANTED, has_begun=True),
+            make_seen(make_object(), running(0), running(1, is_deleting=True), make_pod(1, uid="new")),
+            (Bind(make_pod(1, uid="new"), ON_N2),),
+        ),
+        (
+            "it succeeded and a worker goes on",
+            WANTED,
+            make_seen(make_object(verdict=SUCCEEDED), running(1)),
+            (Kill(running(1), 30.0),),
+        ),
+        ("it failed", WANTED, make_seen(make_object(verdict=FAILED), ended(0, 1)), ()),
+        # the next attempt
+        ("the last one still runs", AGAIN, make_seen(make_object(), running(0)), (Suspend(),)),
+        (
+            "the last one is suspended, and still ends",
+            AGAIN,
+            make_seen(make_object(is_suspended=True), running(0, is_deleting=True)),
+            (),
+        ),
+        ("the last one is over", AGAIN, make_seen(make_object(is_suspended=True)), (Tell(), Change())),
+        (
+            "the last one left a pod that had ended",
+            AGAIN,
+            make_seen(make_object(is_suspended=True), ended(0)),
+            (Tell(), Change()),
+        ),
+        ("the last one failed for good", AGAIN, make_seen(make_object(verdict=FAILED), ended(0, 1)), (Remove(),)),
+        # stopping
+        ("nothing to stop", STOPPING, make_seen(None), ()),
+        ("it runs", STOPPING, make_seen(make_object(), running(0)), (Suspend(),)),
+        ("it ends", STOPPING, make_seen(make_object(is_suspended=True), running(0, is_deleting=True)), ()),
+        (
+            "it may take longer to end than we let it",
+            replace(STOPPING, grace_s=5.0),
+            make_seen(make_object(is_suspended=True), running(0, is_deleting=True)),
+            (Kill(running(0, is_deleting=True), 5.0),),
+        ),
+    ],
+)
+def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, steps: tuple[Step, ...]) -> None:
+    assert object_steps(wanted, seen, Memory(), is_ours=True) == steps, what
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "steps"),
+    [
+        (
+            "it has the size the plan wants",
+            WANTED,
+            make_seen(make_object(attempt=None), make_pod(0), make_pod(1)),
+            (Mark(),),
+        ),
+        (
+            "it has another size",
+            WANTED,
+            make_seen(make_object(attempt=None, groups=(Group("worker", 2, 4),)), make_pod(0), make_pod(1)),
+            (Suspend(),),
+        ),
+        ("it is gone", WANTED, make_seen(None), ()),
+        ("it failed", AGAIN, make_seen(make_object(verdict=FAILED)), ()),
+    ],
+)
+def test_an_object_that_came_by_kubectl(what: str, wanted: Wanted, seen: Seen, steps: tuple[Step, ...]) -> None:
+    assert object_steps(wanted, seen, Memory(), is_ours=False) == steps, what
+
+
+OLD = running(0, name="train-0")
+NEW = {"annotations": {"swell.dev/attempt": str(SECOND)}}
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "steps"),
+    [
+        ("nothing is there", WANTED, make_seen(None), (Create(0), Create(1))),
+        ("we were killed after the first", WANTED, make_seen(None, make_pod(0)), (Create(1),)),
+        (
+            "all are there",
+            WANTED,
+            make_seen(None, make_pod(0), make_pod(1)),
+            (Tell(), Bind(make_pod(0), ON_N1), Bind(make_pod(1), ON_N2)),
+        ),
+        ("one that ran is gone", replace(WANTED, has_begun=True), make_seen(None, running(0)), ()),
+        ("the last attempt is still there", AGAIN, make_seen(None, running(0)), (Kill(running(0), 30.0),)),
+        ("the last attempt ends", AGAIN, make_seen(None, running(0, is_deleting=True)), ()),
+        ("the last attempt left its ends", AGAIN, make_seen(None, ended(0, 1)), (Kill(ended(0, 1), 30.0),)),
+        ("it is stopped", STOPPING, make_seen(None, running(0), ended(1)), (Kill(running(0), 30.0),)),
+    ],
+)
+def test_pods_that_we_make_ourselves(what: str, wanted: Wanted, seen: Seen, steps: tuple[Step, ...]) -> None:
+    assert pod_steps(wanted, seen, Memory(), is_ours=True) == steps, what
+
+
+def test_what_the_watch_does_not_show_yet_is_not_done_twice() -> None:
+    seen = make_seen(None, make_pod(0))
+    assert pod_steps(WANTED, seen, Memory(created={1}), is_ours=True) == ()
+    both = make_seen(None, make_pod(0), make_pod(1))
+    memory = Memory(told=True, bound={"pod-0": "n1"})
+    assert pod_steps(WANTED, both, memory, is_ours=True) == (Bind(make_pod(1), ON_N2),)
+    assert pod_steps(STOPPING, make_seen(None, running(0)), Memory(deleted={"pod-0"}), is_ours=True) == ()
+
+
+def test_a_node_that_is_away_gets_no_pod() -> None:
+    seen = replace(make_seen(make_object(), make_pod(0), make_pod(1)), present=frozenset({"n2"}))
+    assert object_steps(WANTED, seen, Memory(), is_ours=True) == (Bind(make_pod(1), ON_N2),)
+
+
+def test_an_array_fills_its_free_lanes_in_the_order_of_its_indices() -> None:
+    lanes = {0: Place("n1", (), 0), 1: Place("n1", (), 0), 3: Place("n2", (), 0)}
+    wanted = make_wanted(places=lanes, is_array=True, indices="0-9")
+    seen = make_seen(
+        make_object("Job", groups=(Group("", 10, 0),)),
+        ended(0),
+        running(1, node="n1"),
+        make_pod(5),
+        make_pod(3),
+        make_pod(4),
+    )
+    assert lanes_in_use(wanted, seen, Memory()) == {"pod-1": 0}
+    assert object_steps(wanted, seen, Memory(), is_ours=True) == (
+        Bind(make_pod(3), lanes[1]),
+        Bind(make_pod(4), lanes[3]),
+    )
+
+
+def test_an_attempt_is_known_by_its_number() -> None:
+    assert FIRST != SECOND
+    assert object_steps(AGAIN, make_seen(make_object(attempt=SECOND)), Memory(), is_ours=True) == ()

@@ -1,0 +1,114 @@
+"""Where a server listens beside loopback, and to which names it answers there."""
+
+from __future__ import annotations
+
+import pytest
+
+from swell.errors import Rejected
+from swell.listening import Listening, read_listening
+
+LOCAL = {"127.0.0.1:8080", "localhost:8080"}
+
+
+def test_without_a_word_it_listens_on_loopback_only():
+    assert read_listening(None, None) is None
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise", "allowed", "expected"),
+    [
+        (
+            "10.1.2.3:8080",
+            None,
+            (),
+            Listening("10.1.2.3", 8080, "http://10.1.2.3:8080", frozenset(LOCAL | {"10.1.2.3:8080"})),
+        ),
+        (
+            "0.0.0.0:8080",
+            "http://swell.ml.svc:8080",
+            ("swell", "10.0.0.7:9090"),
+            Listening(
+                "0.0.0.0",
+                8080,
+                "http://swell.ml.svc:8080",
+                frozenset(LOCAL | {"swell.ml.svc:8080", "swell", "swell:8080", "10.0.0.7:9090"}),
+            ),
+        ),
+        (
+            "[::]:8080",
+            "https://swell.example.org/",
+            (),
+            Listening(
+                "::",
+                8080,
+                "https://swell.example.org",
+                frozenset(LOCAL | {"swell.example.org", "swell.example.org:443"}),
+            ),
+        ),
+        (
+            "[fd00::1]:8080",
+            None,
+            ("fd00::2",),
+            Listening(
+                "fd00::1",
+                8080,
+                "http://[fd00::1]:8080",
+                frozenset(LOCAL | {"[fd00::1]:8080", "[fd00::2]", "[fd00::2]:8080"}),
+            ),
+        ),
+    ],
+)
+def test_it_answers_to_the_names_it_was_told_of(listen, advertise, allowed, expected):
+    assert read_listening(listen, advertise, allowed) == expected
+
+
+@pytest.mark.parametrize("listen", ["8080", ":8080", "localhost:8080", "10.1.2.3", "10.1.2.3:0", "::1:8080", "1.2.3:x"])
+def test_an_address_that_is_none_is_refused(listen):
+    with pytest.raises(Rejected) as refused:
+        read_listening(listen, None)
+    assert str(refused.value) == (
+        f"--listen {listen!r} is no address with a port; write it as 0.0.0.0:8080, 10.1.2.3:8080 or [::]:8080"
+    )
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:8080", "[::]:8080"])
+def test_every_address_is_none_that_a_job_could_call(listen):
+    with pytest.raises(Rejected) as refused:
+        read_listening(listen, None)
+    assert str(refused.value) == (
+        f"--listen {listen} is every address of this machine, and none that a job elsewhere could call; "
+        "say which name or address they use: --advertise http://NAME:PORT"
+    )
+
+
+@pytest.mark.parametrize(
+    "advertise",
+    [
+        "swell:8080",
+        "ftp://swell",
+        "http://",
+        "http://a b",
+        "http://u:p@swell",
+        "http://swell/x",
+        "http://swell:x",
+        "http://s?q",
+    ],
+)
+def test_a_url_that_is_no_servers_is_refused(advertise):
+    with pytest.raises(Rejected) as refused:
+        read_listening("0.0.0.0:8080", advertise)
+    assert str(refused.value) == (
+        f"--advertise {advertise!r} is no address of a server; write it as http://NAME:PORT or https://NAME"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "a b", "swell:x", "http://swell", "*"])
+def test_a_name_that_is_no_hosts_is_refused(name):
+    with pytest.raises(Rejected, match="is no host name; write it as NAME or NAME:PORT"):
+        read_listening("10.1.2.3:8080", None, (name,))
+
+
+@pytest.mark.parametrize(("advertise", "allowed"), [("http://swell", ()), (None, ("swell",))])
+def test_names_without_anything_to_call_are_refused(advertise, allowed):
+    with pytest.raises(Rejected, match="nothing is opened; add --listen ADDRESS:PORT"):
+        read_listening(None, advertise, allowed)
