@@ -155,6 +155,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         store=store,
         controller=controller,
         engine=works.engine,
+        members=None if beyond is None else works.members(config, getpass.getuser()),
         try_out=works.try_out,
         is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
