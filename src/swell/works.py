@@ -33,6 +33,7 @@ from swell.state import StateFolder
 from swell.store import Store
 
 WORKER_ENDS_S = 5.0
+CHECKPOINTS = "/checkpoints"  # in pods, where a volume that outlives them is mounted
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LEASE_S = 20.0  # longer than a server that was killed keeps its Lease
 LOOK_AGAIN_S = 0.05
@@ -42,6 +43,10 @@ FIRST_LIST_S = 60.0  # of a cluster with 50,000 pods takes some seconds
 class Works(Protocol):
     @property
     def engine(self) -> WorkersEngine | KubernetesEngine: ...
+
+    @property
+    def checkpoints(self) -> str:
+        """Where jobs that name no folder for them find one for each job."""
 
     def adopt(self, jobs: Jobs) -> None:
         """Who is told of jobs that came another way."""
@@ -67,6 +72,7 @@ class LocalWorks:
     def __init__(self, state: StateFolder, wake: Callable[[], None]) -> None:
         self.engine = WorkersEngine(state.tasks, wake=wake)
         self._supervisor = WorkerSupervisor(state)
+        self.checkpoints = str(state.checkpoints)
 
     def adopt(self, jobs: Jobs) -> None:
         """On a machine of ours nobody leaves jobs lying about."""
@@ -91,6 +97,8 @@ class LocalWorks:
 
 class ClusterWorks:
     """A Kubernetes cluster, as its API server shows it."""
+
+    checkpoints = CHECKPOINTS
 
     def __init__(self, state: StateFolder, cluster: Cluster, store: Store, wake: Callable[[], None]) -> None:
         access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)

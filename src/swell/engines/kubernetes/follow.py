@@ -30,6 +30,7 @@ from swell.model.quantity import IndexSet
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 IMAGE_TROUBLE = (*HOPELESS, "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
 DEADLINES = ("DeadlineExceeded",)
+BY_REQUEST = "at somebody's request, as kubectl drain does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,9 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
             return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{pod.ended.reason}: {pod.ended.message}")
         if sheet.has_object:
             return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows
-        return _pod_end(sheet, rank, pod)
+        end = _pod_end(sheet, rank, pod)
+        is_taken = pod.is_deleting and end.cause == "" and end.exit_code != 0
+        return _taken_away(sheet, rank, pod) if is_taken else end
     if pod.started_at is not None:
         return sheet.task(rank, pod)
     if pod.waiting.startswith(HOPELESS):
@@ -165,11 +168,17 @@ def _gone(sheet: _Sheet, rank: int) -> TaskSeen | None:
     return sheet.end(rank, None, CAUSE_NODE_LOST, "its pod is gone") if is_lost else None
 
 
+def _taken_away(sheet: _Sheet, rank: int, pod: PodSeen) -> TaskSeen:
+    """Somebody deletes it: the code is that of being killed, and no failure of its own."""
+    cause, problem = (CAUSE_NODE_LOST, "its pod was deleted") if sheet.is_ours else (CAUSE_DELETED, "Pod")
+    return sheet.end(rank, pod, cause, problem)
+
+
 def _pod_end(sheet: _Sheet, rank: int, pod: PodSeen) -> TaskSeen:
     end = pod.ended
     assert end is not None
     if pod.is_disrupted or end.reason == "Evicted":
-        return sheet.end(rank, pod, CAUSE_EVICTED, end.message or end.reason, code=end.exit_code)
+        return sheet.end(rank, pod, CAUSE_EVICTED, end.message or BY_REQUEST, code=end.exit_code)
     if end.reason == "OOMKilled":
         return sheet.end(rank, pod, CAUSE_MEMORY, end.message, code=end.exit_code)
     if end.reason in DEADLINES:

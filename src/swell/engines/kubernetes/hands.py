@@ -34,6 +34,7 @@ from swell.errors import Conflict, NotFound
 Document = dict[str, Any]
 SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
 MANAGER = "swell"  # who owns the fields we apply
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}  # what a container or a controller says wins
 POD_KINDS = ("Pod", "List", "Pods")  # jobs without an object that makes their pods
 
 
@@ -172,23 +173,11 @@ class Hands:
     # -- pods ------------------------------------------------------------------------------------------------------
 
     def _create_pod(self, wanted: Wanted, memory: Memory, rank: int) -> None:
-        manifest = self.manifest(wanted)
-        filling = self._filling(wanted)
-        if rank == min(wanted.places):
-            for service in make_services(manifest, filling):
-                self._create_if_missing(SERVICES, service)
-        self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted)
+        self._create_named(PODS, make_pod(self.manifest(wanted), rank, wanted, self._filling(wanted)), wanted)
         memory.created.add(rank)
 
-    def _create_if_missing(self, resource: Resource, document: Document) -> None:
-        namespace = self.namespace(document)
-        with contextlib.suppress(AlreadyExists):
-            self._port.create(
-                resource, {**document, "metadata": {**document["metadata"], "namespace": namespace}}, namespace
-            )
-
     def _tell(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
-        """Owned by what it is for: it goes with it, whatever becomes of us."""
+        """Owned by what it is for: it goes with it, whatever becomes of us. So do the names of pods of ours."""
         if seen.object is not None:
             api_version = KINDS[seen.object.kind].api_version
             namespace = seen.object.namespace
@@ -196,6 +185,8 @@ class Hands:
         else:
             namespace = seen.pods[0][1].namespace
             owners = [_owner("v1", "Pod", pod.name, pod.uid) for _, pod in seen.pods]
+            for service in make_services(self.manifest(wanted), self._filling(wanted), owners):
+                self._apply(SERVICES, service, namespace)
         name = self._secret(wanted)
         body = {
             "apiVersion": "v1",
@@ -203,8 +194,12 @@ class Hands:
             "metadata": {**self._mark(wanted)["metadata"], "name": name, "ownerReferences": owners},
             "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
         }
-        self._port.patch(SECRETS, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
+        self._apply(SECRETS, body, namespace)
         memory.told = True
+
+    def _apply(self, resource: Resource, body: Document, namespace: str) -> None:
+        name = body["metadata"]["name"]
+        self._port.patch(resource, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
 
     def _bind(self, step: Bind, memory: Memory) -> None:
         pod = step.pod
@@ -243,8 +238,10 @@ class Hands:
 def variables(wanted: Wanted) -> dict[str, str]:
     """What every task of an attempt is told, beside what its object's controller tells it."""
     gpus = next((len(place.devices) for place in wanted.places.values()), 0)
+    is_alone = len(wanted.places) == 1 and not wanted.is_array
     return {
         **wanted.own,
+        **(ALONE if is_alone else {}),
         "SWELL_JOB_ID": str(wanted.attempt.job),
         "SWELL_JOB_NAME": wanted.name,
         "SWELL_ATTEMPT": str(wanted.attempt),
