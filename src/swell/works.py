@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swell.adopting import Adopter, Jobs
+from swell.api.members import Members
 from swell.clusterobjects import ClusterObjects
-from swell.config import Cluster
+from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
 from swell.manifests import Manifest, is_in_cluster
@@ -50,6 +52,9 @@ class Works(Protocol):
     @property
     def is_ready(self) -> bool: ...
 
+    def members(self, owner: str, config: Config) -> Members | None:
+        """Who may ask beside the owner, of those whom the engine knows; None: it knows nobody."""
+
 
 class LocalWorks:
     """One worker, on this machine."""
@@ -74,6 +79,9 @@ class LocalWorks:
     @property
     def is_ready(self) -> bool:
         return True
+
+    def members(self, owner: str, config: Config) -> Members | None:
+        return None
 
 
 class ClusterWorks:
@@ -122,6 +130,12 @@ class ClusterWorks:
     @property
     def is_ready(self) -> bool:
         return self.engine.cluster.trouble is None
+
+    def members(self, owner: str, config: Config) -> Members:
+        reviewer = KubernetesReviewer(self._port, config.token_audiences)
+        return Members(
+            reviewer, self.objects.created, owner=owner, admin_group=config.admin_group, admins=config.admins
+        )
 
 
 def make_works(state: StateFolder, cluster: Cluster | None, store: Store, wake: Callable[[], None]) -> Works:
