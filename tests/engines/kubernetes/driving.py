@@ -21,6 +21,7 @@ Place = tuple[str, int, int]  # node, GPUs, role
 
 class Drive:
     def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore") -> None:
+        self.store = store
         self.port = Port(find_access(kubeconfig))
         self.manifests: dict[str, dict[str, Any]] = {}
         self.logs = LogKeeper(self.port, folder)

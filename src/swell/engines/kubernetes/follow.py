@@ -53,7 +53,8 @@ class _Sheet:
     def task(self, rank: int, pod: PodSeen | None, *, lane: int | None = None) -> TaskSeen:
         place = self.wanted.places.get(rank)
         node = pod.node if pod is not None and pod.node else place.node if place is not None else self.wanted.nodes[0]
-        started_at = self.now if pod is None or pod.started_at is None else pod.started_at
+        seen_at = None if pod is None else pod.started_at
+        started_at = self.memory.started.get(rank, self.now) if seen_at is None else seen_at
         return TaskSeen(self.wanted.attempt, rank, node, rank if lane is None else lane, started_at)
 
     def end(
@@ -107,6 +108,10 @@ def _gang(sheet: _Sheet) -> Iterator[TaskSeen]:
     is_ours_now = found is not None and found.attempt == wanted.attempt
     if sheet.has_object and is_ours_now and found is not None and found.verdict is not None:
         yield from _judged(sheet, found.verdict)
+        return
+    if memory.is_overdue:
+        first = min(wanted.places)
+        yield sheet.end(first, _newest(seen, first, wanted, has_object=sheet.has_object), CAUSE_TIME_LIMIT)
         return
     if memory.unplaced:
         yield sheet.end(min(wanted.places), None, CAUSE_NOT_PLACED, memory.unplaced)
