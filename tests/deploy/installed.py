@@ -14,7 +14,7 @@ from .chart import NAMESPACE, Document, of_kind, rendered
 
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-PATIENCE_S = 120.0
+PATIENCE_S = 60.0  # it takes ten seconds; a loaded machine is slow
 
 
 class Installed:
@@ -37,10 +37,14 @@ class Installed:
         self.until_available()
 
     def until_available(self) -> None:
-        """Its probes are content."""
-        self.api.until(
-            DEPLOYMENTS, lambda items: condition(items["swell"], "Available") == "True", patience_s=PATIENCE_S
-        )
+        """Its probes are content; else what it said."""
+        try:
+            self.api.until(
+                DEPLOYMENTS, lambda items: condition(items["swell"], "Available") == "True", patience_s=PATIENCE_S
+            )
+        except AssertionError as unready:
+            said = self.api.kubectl("logs", "--namespace", NAMESPACE, "deploy/swell", "--tail=50")
+            raise AssertionError(f"the pod is not ready; it said:\n{said}\n{self.pod()['status']}") from unready
 
     def pod(self) -> Document:
         return next(iter(self.api.until(PODS, bool).values()))
