@@ -151,14 +151,14 @@ def serve(state: StateFolder, flags: Flags) -> None:
         half_life_s=config.half_life_s,
         limits=config.limits_of,
     )
-    owner = getpass.getuser()
     services = Services(
         store=store,
         controller=controller,
         engine=works.engine,
+        members=None if beyond is None else works.members(config, getpass.getuser()),
         try_out=works.try_out,
         is_ready=lambda: works.is_ready,
-        owner=owner,
+        owner=getpass.getuser(),
         token=state.secret(state.token),
         worker_token=state.secret(state.worker_token),
         job_secret=job_secret,
@@ -170,7 +170,6 @@ def serve(state: StateFolder, flags: Flags) -> None:
         metrics=metrics,
         config=config,
         box=None if state.socket is None else Box(config.admin_group, runtime_folder=state.runtime_folder),
-        members=None if beyond is None else works.members(owner, config),  # on loopback the owner is alone
     )
     store.listen(services.committed.ring)
     if services.workers is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,8 +21,10 @@ from swell.api.members import Members
 from swell.clusterobjects import ClusterObjects
 from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
+from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
+from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
 from swell.manifests import Manifest, is_in_cluster
@@ -31,6 +34,8 @@ from swell.store import Store
 
 WORKER_ENDS_S = 5.0
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
+LEASE_S = 20.0  # longer than a server that was killed keeps its Lease
+LOOK_AGAIN_S = 0.05
 FIRST_LIST_S = 60.0  # of a cluster with 50,000 pods takes some seconds
 
 
@@ -46,14 +51,14 @@ class Works(Protocol):
 
     def close(self) -> None: ...
 
+    def members(self, config: Config, owner: str) -> Members | None:
+        """Who may ask beside the server's owner; None: nobody whom the engine knows of."""
+
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
 
     @property
     def is_ready(self) -> bool: ...
-
-    def members(self, owner: str, config: Config) -> Members | None:
-        """Who may ask beside the owner, of those whom the engine knows; None: it knows nobody."""
 
 
 class LocalWorks:
@@ -73,15 +78,15 @@ class LocalWorks:
     def close(self) -> None:
         self._supervisor.close()
 
+    def members(self, config: Config, owner: str) -> None:
+        """A machine's users come through its socket."""
+
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
 
     @property
     def is_ready(self) -> bool:
         return True
-
-    def members(self, owner: str, config: Config) -> Members | None:
-        return None
 
 
 class ClusterWorks:
@@ -97,10 +102,15 @@ class ClusterWorks:
             self._port,
             lambda wanted: self.objects.manifest(wanted),
             self._logs,
+            LogFolder(state.tasks),
             store=store.id,
             namespace=namespace,
             wake=wake,
+            guard=lambda: self._lease.guard(),
         )
+        self._lease_port = Port(access, answer_s=DURATION_S / 3)
+        identity = f"{socket.gethostname()}-{store.id[:8]}"
+        self._lease = Lease(self._lease_port, namespace, "swell", identity)
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
 
     def adopt(self, jobs: Jobs) -> None:
@@ -112,17 +122,39 @@ class ClusterWorks:
         trouble = self.engine.cluster.start(FIRST_LIST_S)
         if trouble is not None:
             raise Unavailable(f"the cluster cannot be followed: {trouble}")
+        self._lease.start()
+        self._await_lease()
         self.engine.open(load())
         for record in self._store.active():
             if record.manifest and is_in_cluster(document := self._store.manifest(record.manifest)):
                 self._adopter.know(record.id, document)
         self._adopter.start()
 
+    def _await_lease(self) -> None:
+        until = time.monotonic() + LEASE_S
+        while not self._lease.is_held:
+            if time.monotonic() > until:
+                self._lease.guard()
+            time.sleep(LOOK_AGAIN_S)
+
     def close(self) -> None:
-        self._adopter.close()
+        if self._adopter.is_alive():
+            self._adopter.close()
         self.engine.close()
+        self._lease.close()
         self._logs.close()
+        self._lease_port.close()
         self._port.close()
+
+    def members(self, config: Config, owner: str) -> Members:
+        """Everybody whom the cluster knows."""
+        return Members(
+            KubernetesReviewer(self._port, config.token_audiences),
+            self.objects.created,
+            owner=owner,
+            admin_group=config.admin_group,
+            admins=config.admins,
+        )
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)
@@ -130,12 +162,6 @@ class ClusterWorks:
     @property
     def is_ready(self) -> bool:
         return self.engine.cluster.trouble is None
-
-    def members(self, owner: str, config: Config) -> Members:
-        reviewer = KubernetesReviewer(self._port, config.token_audiences)
-        return Members(
-            reviewer, self.objects.created, owner=owner, admin_group=config.admin_group, admins=config.admins
-        )
 
 
 def make_works(state: StateFolder, cluster: Cluster | None, store: Store, wake: Callable[[], None]) -> Works:

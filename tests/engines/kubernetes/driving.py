@@ -11,6 +11,7 @@ from typing import Any
 
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.logfolder import LogFolder
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
 from swell.model.launch import Lane, Launch, LaunchRole, RunSeen, TaskSeen
@@ -30,6 +31,7 @@ class Drive:
             self.port,
             lambda wanted: self.manifests[wanted.manifest],
             self.logs,
+            LogFolder(folder),
             store=store,
             namespace="default",
             wake=self._woken.set,

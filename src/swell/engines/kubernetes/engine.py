@@ -228,7 +228,8 @@ class KubernetesEngine:
             for rank, pod in seen.pods
             if rank is not None and pod.ended is not None and pod.ended.has_run
         ]
-        if all([self._logs.finish(source) for source in sources]):
+        missing = [source for source in sources if not self._logs.finish(source)]
+        if not missing:
             return True
         now = self._monotonic()
         life.finished_at = now if life.finished_at is None else life.finished_at
