@@ -28,9 +28,11 @@ from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
 from swell.manifests import Manifest, is_in_cluster
+from swell.model.reason import Reason
 from swell.process import spawn_detached, wait_for_end
 from swell.state import StateFolder
-from swell.store import Store
+from swell.store import JobRecord, Store
+from swell.telling import Scene, Teller
 
 WORKER_ENDS_S = 5.0
 CHECKPOINTS = "/checkpoints"  # in pods, where a volume that outlives them is mounted
@@ -38,6 +40,12 @@ RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than t
 LEASE_S = 20.0  # longer than a server that was killed keeps its Lease
 LOOK_AGAIN_S = 0.05
 FIRST_LIST_S = 60.0  # of a cluster with 50,000 pods takes some seconds
+
+
+class Manager(Jobs, Protocol):
+    """What the controller offers to those who stand between a cluster and us."""
+
+    def reason(self, job: JobRecord) -> Reason | None: ...
 
 
 class Works(Protocol):
@@ -48,8 +56,8 @@ class Works(Protocol):
     def checkpoints(self) -> str:
         """Where jobs that name no folder for them find one for each job."""
 
-    def adopt(self, jobs: Jobs) -> None:
-        """Who is told of jobs that came another way."""
+    def adopt(self, manager: Manager) -> None:
+        """Who is told of jobs that came another way, and says why one waits."""
 
     def open(self, load: Callable[[], int]) -> None:
         """`load` reads the world and tells the engine; its result is the generation to begin with."""
@@ -74,7 +82,7 @@ class LocalWorks:
         self._supervisor = WorkerSupervisor(state)
         self.checkpoints = str(state.checkpoints)
 
-    def adopt(self, jobs: Jobs) -> None:
+    def adopt(self, manager: Manager) -> None:
         """On a machine of ours nobody leaves jobs lying about."""
 
     def open(self, load: Callable[[], int]) -> None:
@@ -119,11 +127,16 @@ class ClusterWorks:
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
         identity = f"{socket.gethostname()}-{store.id[:8]}"
         self._lease = Lease(self._lease_port, namespace, "swell", identity)
+        self._teller_port = Port(access)  # its calls never take a connection from those that matter
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
+        self._namespace = namespace
 
-    def adopt(self, jobs: Jobs) -> None:
-        self._adopter = Adopter(self._port, self.engine.cluster, jobs, self.engine.has_attempt_of)
+    def adopt(self, manager: Manager) -> None:
+        cluster = self.engine.cluster
+        self._adopter = Adopter(self._port, cluster, manager, self.engine.has_attempt_of)
         self.engine.on_change = self._adopter.ring
+        scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
+        self._teller = Teller(scene, lambda: self._lease.is_held)
 
     def open(self, load: Callable[[], int]) -> None:
         """What is there is known before anything is wanted of it: what is missing would be made again."""
@@ -137,6 +150,7 @@ class ClusterWorks:
             if record.manifest and is_in_cluster(document := self._store.manifest(record.manifest)):
                 self._adopter.know(record.id, document)
         self._adopter.start()
+        self._teller.start()
 
     def _await_lease(self) -> None:
         until = time.monotonic() + LEASE_S
@@ -146,6 +160,7 @@ class ClusterWorks:
             time.sleep(LOOK_AGAIN_S)
 
     def close(self) -> None:
+        self._teller.close()
         if self._adopter.is_alive():
             self._adopter.close()
         self.engine.close()
