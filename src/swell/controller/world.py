@@ -251,7 +251,16 @@ def _blame(seen: TaskSeen) -> tuple[bool, bool, float, int]:
 
 def shape_of(spec: JobSpec) -> Shape:
     roles = tuple((role.resources, role.count) for role in spec.roles)
-    return Shape(roles, spec.dimension, spec.width_min, spec.width_max, spec.array is not None, spec.time_limit_s)
+    rules = tuple(role.rules for role in spec.roles)
+    return Shape(
+        roles,
+        spec.dimension,
+        spec.width_min,
+        spec.width_max,
+        spec.array is not None,
+        spec.time_limit_s,
+        rules if any(rules) else (),
+    )
 
 
 class World:

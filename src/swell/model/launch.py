@@ -222,9 +222,12 @@ def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
     )
 
 
+OF_CLUSTERS = ("labels", "taints", "is_cordoned", "tasks_max")
+
+
 def node_document(node: Node) -> dict[str, Any]:
-    """What a worker says of its machine. Labels, taints and cordons are a cluster's: its engine reads them there."""
-    return {name: value for name, value in asdict(node).items() if name not in ("labels", "taints", "is_cordoned")}
+    """What a worker says of its machine, without what only a cluster's nodes have: its engine reads that there."""
+    return {name: value for name, value in asdict(node).items() if name not in OF_CLUSTERS}
 
 
 def parse_node(document: dict[str, Any]) -> Node:

@@ -194,6 +194,24 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             Followed((alive(0), over(1, 990.0, 137, "evicted", "the node was low on memory"))),
         ),
         (
+            "one was evicted by the API, which says nothing on the pod but that it was",
+            BEGUN,
+            make_seen(None, running(0), ended(1, 137, "Error", is_disrupted=True, is_deleting=True)),
+            Followed((alive(0), over(1, 990.0, 137, "evicted", "at somebody's request, as kubectl drain does"))),
+        ),
+        (
+            "one was killed because somebody deletes it; a kubelet shows that before it is gone",
+            BEGUN,
+            make_seen(None, running(0), ended(1, 137, "Error", is_deleting=True)),
+            Followed((alive(0), over(1, 990.0, None, "node-lost", "its pod was deleted"))),
+        ),
+        (
+            "one did its work although somebody deletes it",
+            BEGUN,
+            make_seen(None, running(0), ended(1, is_deleting=True)),
+            Followed((alive(0), over(1, 990.0, 0))),
+        ),
+        (
             "one is gone",
             BEGUN,
             make_seen(None, running(0)),
@@ -215,6 +233,13 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
 )
 def test_pods_without_an_object(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
     assert follow(wanted, seen, Memory(), NOW, has_object=False) == followed, what
+
+
+def test_an_object_that_came_by_kubectl_is_deleted_when_it_is_not_there() -> None:
+    memory = Memory(kind="PyTorchJob team/train")
+    found = follow(WANTED, make_seen(None), memory, NOW, has_object=True, is_ours=False)
+    gone = [never(rank, "deleted", "PyTorchJob team/train") for rank in (0, 1)]
+    assert found == Followed(tuple(gone), is_finished=True)
 
 
 def test_an_attempt_that_was_given_up_says_why() -> None:

@@ -18,13 +18,23 @@ from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server
 from swell.engines.kubernetes.ownpods import make_pod, make_services
 from swell.engines.kubernetes.picture import JOB, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
-from swell.engines.kubernetes.resources import PODS, SECRETS, SERVICES, Resource, not_served
+from swell.engines.kubernetes.resources import (
+    CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STORAGE_CLASSES,
+    Resource,
+    not_served,
+)
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.errors import Conflict, NotFound, SwellError
 
 Document = dict[str, Any]
+SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
 MANAGER = "swell"  # who owns the fields we apply
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}  # what a container or a controller says wins
 POD_KINDS = ("Pod", "List", "Pods")  # jobs without an object that makes their pods
 
 
@@ -199,6 +209,8 @@ class Hands:
 
     def _bind(self, step: Bind, memory: Memory) -> None:
         pod = step.pod
+        for claim in pod.claims:
+            self._choose_for(claim, pod.namespace, step.place.node)
         memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
             self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)
@@ -215,6 +227,17 @@ class Hands:
             memory.bound.pop(pod.uid)
             raise
 
+    def _choose_for(self, claim: str, namespace: str, node: str) -> None:
+        """A volume that waits for its first consumer is made where the scheduler says, and we are the scheduler."""
+        found = self._port.get(CLAIMS, claim, namespace)
+        name = found["spec"].get("storageClassName")
+        is_bound = (found.get("status") or {}).get("phase") == "Bound"
+        if is_bound or not name or SELECTED_NODE in (found["metadata"].get("annotations") or {}):
+            return
+        kind = self._port.get(STORAGE_CLASSES, name)
+        if kind.get("volumeBindingMode") == "WaitForFirstConsumer":
+            self._port.patch(CLAIMS, claim, {"metadata": {"annotations": {SELECTED_NODE: node}}}, namespace)
+
     def _kill(self, pod: PodSeen, grace_s: float, memory: Memory) -> None:
         with contextlib.suppress(NotFound):
             self._port.delete(PODS, pod.name, pod.namespace, grace_s=max(0, round(grace_s)), uid=pod.uid)
@@ -224,8 +247,10 @@ class Hands:
 def variables(wanted: Wanted) -> dict[str, str]:
     """What every task of an attempt is told, beside what its object's controller tells it."""
     gpus = next((len(place.devices) for place in wanted.places.values()), 0)
+    is_alone = len(wanted.places) == 1 and not wanted.is_array
     return {
         **wanted.own,
+        **(ALONE if is_alone else {}),
         "SWELL_JOB_ID": str(wanted.attempt.job),
         "SWELL_JOB_NAME": wanted.name,
         "SWELL_ATTEMPT": str(wanted.attempt),

@@ -78,6 +78,7 @@ class PodSeen:
     waiting: str  #: why its container does not start, in Kubernetes' words; empty: it does
     ended: Ended | None  #: None: it has not
     restarts: int
+    claims: tuple[str, ...] = ()  #: volumes it wants, by the name of their claim
     document: Document | None = None  #: whole, while it waits for us and came by kubectl
 
     @property
@@ -134,8 +135,16 @@ def read_pod(document: Document) -> PodSeen:
         waiting=_waiting(status, state),
         ended=_ended(status) if status.get("phase") in ("Succeeded", "Failed") else None,
         restarts=int(containers[0].get("restartCount", 0)) if containers else 0,
+        claims=_claims(spec, metadata["name"]),
         document=document if _waits_for_us(metadata, spec) else None,
     )
+
+
+def _claims(spec: Document, pod: str) -> tuple[str, ...]:
+    """An ephemeral volume's claim is made under the pod's name and its own."""
+    volumes = spec.get("volumes") or ()
+    named = [one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")]
+    return tuple(named + [f"{pod}-{one['name']}" for one in volumes if one.get("ephemeral")])
 
 
 def _waits_for_us(metadata: Document, spec: Document) -> bool:

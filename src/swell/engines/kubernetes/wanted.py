@@ -45,6 +45,7 @@ class Wanted:
     is_stopping: bool
     grace_s: float
     has_begun: bool  #: it was seen before, also by a server before this one
+    time_limit_s: float | None = None  #: of a gang; None: endless
     draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
     @classmethod
@@ -73,6 +74,7 @@ class Wanted:
             is_stopping=first.is_stopping,
             grace_s=first.grace_s,
             has_begun=first.has_begun,
+            time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
             draining=draining,
         )
 
@@ -123,5 +125,7 @@ class Memory:
     problem: str = ""  #: of the last call that failed
     retry_at: float = 0.0
     failures: int = 0
+    started: dict[int, float] = field(default_factory=dict)  #: rank → when it was first seen to run
+    is_overdue: bool = False  #: its time limit has passed
     unplaced: str = ""  #: why the attempt is given up; empty: it is not
     kind: str = ""  #: of its object
