@@ -16,7 +16,7 @@ from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
-from swell.engines.kubernetes.picture import JOB, STORE, PodSeen
+from swell.engines.kubernetes.picture import JOB, RANK, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
 from swell.engines.kubernetes.resources import (
     CLAIMS,
@@ -211,6 +211,8 @@ class Hands:
         pod = step.pod
         for claim in pod.claims:
             self._choose_for(claim, pod.namespace, step.place.node)
+        if step.rank is not None:
+            self._port.patch(PODS, pod.name, {"metadata": {"annotations": {RANK: str(step.rank)}}}, pod.namespace)
         memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
             self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)

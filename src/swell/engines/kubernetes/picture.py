@@ -24,11 +24,12 @@ STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the sa
 ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
 DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU: its UUID
+INDEX = "batch.kubernetes.io/job-completion-index"
 KEPT_LABELS = (
     JOB,
     STORE,
     "job-name",
-    "batch.kubernetes.io/job-completion-index",
+    INDEX,
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/replica-index",
     "jobset.sigs.k8s.io/jobset-name",
@@ -36,7 +37,7 @@ KEPT_LABELS = (
     "jobset.sigs.k8s.io/job-index",
     "scheduling.x-k8s.io/pod-group",
 )
-KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, "batch.kubernetes.io/job-completion-index")
+KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,11 @@ class PodSeen:
     restarts: int
     claims: tuple[str, ...] = ()  #: volumes it wants, by the name of their claim
     document: Document | None = None  #: whole, while it waits for us and came by kubectl
+
+    @property
+    def is_numbered(self) -> bool:
+        """Does it say itself which of its Job's tasks it is? Only an Indexed Job numbers its pods."""
+        return RANK in self.annotations or INDEX in self.annotations or INDEX in self.labels
 
     @property
     def has_ended(self) -> bool:
