@@ -156,6 +156,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         controller=controller,
         engine=works.engine,
         try_out=works.try_out,
+        priority_classes=works.priority_classes,
         is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
         token=state.secret(state.token),

@@ -16,6 +16,7 @@ from cluster.test_cluster import started
 from server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 SECRETS = "/api/v1/namespaces/default/secrets"
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -94,6 +95,15 @@ def test_a_pod_that_is_not_for_us_shows_what_is_wrong_with_it(cluster: Cluster, 
     cluster.api.delete(f"{PODS}/odd")
 
 
+def test_a_group_that_is_not_whole_shows_what_is_missing(cluster: Cluster, server: Server) -> None:
+    document = pod("first", "true", on=ON_KWOK, schedulerName="swell")
+    document["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "crew", "fluence.group-size": "3"}
+    cluster.api.apply(document)
+    text = "1 of 3 pods of the group 'crew' are there; they start together when it is whole"
+    assert said(cluster, "first", "Waiting") == [("Normal", "Waiting", text)]
+    cluster.api.delete(f"{PODS}/first")
+
+
 def test_the_pods_of_an_object_and_the_object_show_why_they_wait(cluster: Cluster, server: Server) -> None:
     cluster.api.apply(jobset("set", "true", count=3, on=ON_KWOK, gpus=8, schedulerName="swell"))
     [(_, _, message)] = said(cluster, "set", "Waiting")
@@ -147,3 +157,26 @@ def test_events_and_annotations_follow_a_training_job(cluster: Cluster, server: 
     token = base64.b64decode(secret["data"]["SWELL_TOKEN"]).decode()
     everything = json.dumps([cluster.api.get(path) for path in (EVENTS, PYTORCHJOBS, PODS)])
     assert token not in everything
+
+
+def test_a_priority_class_counts_however_a_job_came(cluster: Cluster, server: Server, tmp_path: Path) -> None:
+    """Kubernetes goes to two billion, and gives pods their number; beyond ours all are alike."""
+    for name, value in (("urgent", 1000), ("vital", 1_000_000_000)):
+        made = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
+        cluster.api.create(CLASSES, {**made, "metadata": {"name": name}})
+    manifest = tmp_path / "submitted.yaml"
+    manifest.write_text(json.dumps(pod("submitted", "true", on=ON_KWOK, gpus=9, priorityClassName="urgent")))
+    done = server.swell("submit", "-f", str(manifest))
+    assert done.code == 0, done
+    options = {"on": ON_KWOK, "gpus": 9, "schedulerName": "swell", "priorityClassName": "vital"}
+    cluster.api.apply(pod("applied", "true", **options), jobset("applied-set", "true", count=1, **options))
+    said(cluster, "applied", "Waiting")
+    said(cluster, "applied-set", "Waiting")
+    priorities = {one["name"]: one["priority"] for one in server.jobs()}
+    assert {name: priorities[name] for name in ("submitted", "applied", "applied-set")} == {
+        "submitted": 1000,
+        "applied": 1_000_000,
+        "applied-set": 1_000_000,
+    }
+    cluster.api.delete(f"{PODS}/applied")
+    cluster.api.delete(f"{JOBSETS}/applied-set?propagationPolicy=Background")
