@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swell.adopting import Adopter, Jobs
+from swell.api.members import Members
 from swell.clusterobjects import ClusterObjects
-from swell.config import Cluster
+from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.priorities import PriorityClasses
+from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
@@ -34,6 +36,7 @@ from swell.store import JobRecord, Store
 from swell.telling import Scene, Teller
 
 WORKER_ENDS_S = 5.0
+CHECKPOINTS = "/checkpoints"  # in pods, where a volume that outlives them is mounted
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LEASE_S = 20.0  # longer than a server that was killed keeps its Lease
 LOOK_AGAIN_S = 0.05
@@ -50,6 +53,10 @@ class Works(Protocol):
     @property
     def engine(self) -> WorkersEngine | KubernetesEngine: ...
 
+    @property
+    def checkpoints(self) -> str:
+        """Where jobs that name no folder for them find one for each job."""
+
     def adopt(self, manager: Manager) -> None:
         """Who is told of jobs that came another way, and says why one waits."""
 
@@ -57,6 +64,9 @@ class Works(Protocol):
         """`load` reads the world and tells the engine; its result is the generation to begin with."""
 
     def close(self) -> None: ...
+
+    def members(self, config: Config, owner: str) -> Members | None:
+        """Who may ask beside the server's owner; None: nobody whom the engine knows of."""
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
@@ -74,6 +84,7 @@ class LocalWorks:
     def __init__(self, state: StateFolder, wake: Callable[[], None]) -> None:
         self.engine = WorkersEngine(state.tasks, wake=wake)
         self._supervisor = WorkerSupervisor(state)
+        self.checkpoints = str(state.checkpoints)
 
     def adopt(self, manager: Manager) -> None:
         """On a machine of ours nobody leaves jobs lying about."""
@@ -84,6 +95,9 @@ class LocalWorks:
 
     def close(self) -> None:
         self._supervisor.close()
+
+    def members(self, config: Config, owner: str) -> None:
+        """A machine's users come through its socket."""
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
@@ -99,6 +113,8 @@ class LocalWorks:
 
 class ClusterWorks:
     """A Kubernetes cluster, as its API server shows it."""
+
+    checkpoints = CHECKPOINTS
 
     def __init__(self, state: StateFolder, cluster: Cluster, store: Store, wake: Callable[[], None]) -> None:
         access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)
@@ -161,6 +177,16 @@ class ClusterWorks:
         self._logs.close()
         self._lease_port.close()
         self._port.close()
+
+    def members(self, config: Config, owner: str) -> Members:
+        """Everybody whom the cluster knows."""
+        return Members(
+            KubernetesReviewer(self._port, config.token_audiences),
+            self.objects.created,
+            owner=owner,
+            admin_group=config.admin_group,
+            admins=config.admins,
+        )
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)

@@ -31,7 +31,7 @@ class Services:
     token: str
     worker_token: str
     job_secret: str  #: what the tokens of jobs are made with
-    checkpoints: Callable[[JobRecord], str]  #: a job's folder for them
+    checkpoints: Callable[[JobRecord], str]  #: a job's folder for them, as the job sees it
     url: str  #: how jobs and others reach us
     hosts: frozenset[str]  #: what a Host header may say
     server_id: str  #: new for every process; workers repeat themselves to a new one
@@ -41,6 +41,7 @@ class Services:
     members: Members | None = None  #: the users of a cluster; None: it is not for them
     try_out: Callable[[Sequence[Manifest]], None] = lambda _: None  #: refuses what a cluster would refuse
     priority_classes: Callable[[], Mapping[str, int]] = dict  #: what a cluster calls its priorities; it is asked
+    sees_checkpoints: bool = True  #: False: that folder is inside pods
     is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
