@@ -145,7 +145,7 @@ class Hands:
         live = self._port.get(resource, found.name, found.namespace)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
-        patch = kind.change(live, filled)
+        patch = kind.change(live, filled, is_array=wanted.is_array)
         if patch is None:
             self._remove(found, memory)
             return

@@ -45,12 +45,11 @@ class JobKind:
             "spec": {**spec, **mode, "suspend": True, "template": template},
         }
 
-    def change(self, live: Document, filled: Document) -> Document | None:
+    def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
         """Numbers of pods only; what an attempt is told is in its Secret, which the template names already."""
         before, after = live["spec"]["template"]["spec"], filled["spec"]["template"]["spec"]
-        is_gang = filled["spec"].get("completions") == filled["spec"].get("parallelism")
         has_done_some = bool((live.get("status") or {}).get("succeeded"))
-        if gpus_of(before) != gpus_of(after) or (is_gang and has_done_some):
+        if gpus_of(before) != gpus_of(after) or (has_done_some and not is_array):
             return None  # what has succeeded in it is not done again, and a gang needs all of its ranks
         counts = {
             name: filled["spec"][name]

@@ -36,7 +36,7 @@ class JobSetKind:
             "spec": {**spec, "suspend": True, "replicatedJobs": entries},
         }
 
-    def change(self, live: Document, filled: Document) -> Document | None:
+    def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
         groups = [[_group(one) for one in document["spec"]["replicatedJobs"]] for document in (live, filled)]
         if groups[0] != groups[1]:
             return None
