@@ -74,8 +74,8 @@ def staged(folder: Path) -> Iterator[Stage]:
         address = f"{cluster.network.gateway}:{free_port()}"
         options = ["--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig)]
         options += ["--listen", address, "--advertise", f"http://{address}"]
-        kubectl = {"KUBECONFIG": str(cluster.kubeconfig), "PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
-        with Server(folder / "server", *options, gpus=None, env=kubectl) as server:
+        found = {"PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
+        with Server(folder / "server", *options, gpus=None, env=found) as server:
             yield Stage(cluster, server, share)
 
 
