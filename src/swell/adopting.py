@@ -194,8 +194,8 @@ class Adopter(threading.Thread):
         if group.kind == "PodGroup":
             return self._read_group(group, pods)
         resource = self._cluster.resources.get(group.kind)
-        if resource is None:
-            return None
+        if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
+            return None  # the engine, too, must have seen it
         document = self._port.get(resource, group.name, group.namespace)
         spec = read_document(document, CONTEXT)
         if group.kind != "PyTorchJob":  # nobody may change the size of the others while they exist

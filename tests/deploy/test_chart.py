@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swell.config import parse_config
-from swell.server import Flags
+from swell.listening import read_listening
 
 from .chart import CHART, NAMESPACE, VARIANTS, helm, of_kind, render_manifests, rendered
 
@@ -105,8 +105,7 @@ def test_the_server_understands_how_it_is_to_listen(variant: str) -> None:
     words = [word.replace("$(POD_IP)", "10.244.0.7").partition("=") for word in container["args"]]
     told = {name: value for name, _, value in words}
     allowed = tuple(value for name, _, value in words if name == "--allowed-host")
-    flags = Flags(0, told["--listen"], told["--advertise"], allowed, None, None)
-    listening = flags.listening(parse_config({}))
+    listening = read_listening(told["--listen"], told["--advertise"], allowed)
     assert listening is not None
     port = container["ports"][0]["containerPort"]
     names = ("swell", f"swell.{NAMESPACE}", f"swell.{NAMESPACE}.svc", f"swell.{NAMESPACE}.svc.cluster.local")

@@ -27,7 +27,7 @@ from swell.engines.kubernetes.resources import PODS, Resource
 from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.engines.logfolder import LogFolder
-from swell.errors import Rejected, SwellError, Unavailable
+from swell.errors import Conflict, Rejected, SwellError, Unavailable
 from swell.model.cluster import Node, NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen
@@ -291,7 +291,7 @@ class KubernetesEngine:
     def _held(self) -> dict[NodeId, set[str]]:
         held: dict[NodeId, set[str]] = {}
         for life in self._lives.values():
-            for place in life.wanted.places.values():
+            for place in (*life.wanted.places.values(), *life.wanted.draining.values()):
                 held.setdefault(place.node, set()).update(place.devices)
         return held
 
@@ -459,8 +459,8 @@ class KubernetesEngine:
             memory.waits_since = None  # nobody's patience runs out while nothing can be asked
         memory.retry_at = self._monotonic() + min(PAUSE_S_MAX, 0.1 * 2.0**memory.failures)
         log.info("attempt %s: %s", life.wanted.attempt, error)
-        is_final = isinstance(error, Rejected) and not life.wanted.is_stopping and not life.wanted.has_begun
-        if is_final and memory.failures >= 3:
+        is_verdict = isinstance(error, Rejected) and not isinstance(error, Conflict)
+        if is_verdict and memory.failures >= 3 and not (life.wanted.is_stopping or life.wanted.has_begun):
             self._give_up(life, memory.problem)
 
     def _meet(self, life: Life, seen: Seen) -> None:
@@ -527,7 +527,8 @@ def _differs(one: Followed, other: Followed) -> bool:
 
 
 def _run_seen(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
-    mine = {number for number, place in wanted.places.items() if place.node == node}
+    lanes = {**wanted.places, **wanted.draining}
+    mine = {number for number, place in lanes.items() if place.node == node}
     in_use = tuple(number for number in found.in_use if number in mine)
     return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
 

@@ -7,7 +7,7 @@ have no object is every end final.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.picture import PodSeen
@@ -86,6 +86,12 @@ def follow(
     return Followed(tasks, is_over and is_still, _trouble(sheet))
 
 
+def _is_deleted(sheet: _Sheet) -> bool:
+    """One of ours that has not run may not be there yet; somebody else's was there before we knew of it."""
+    was_there = sheet.wanted.has_begun or not sheet.is_ours
+    return sheet.seen.object is None and was_there and not sheet.wanted.is_stopping
+
+
 def _may_make_pods(sheet: _Sheet) -> bool:
     found = sheet.seen.object
     if not sheet.has_object:
@@ -117,7 +123,7 @@ def _gang(sheet: _Sheet) -> Iterator[TaskSeen]:
     if memory.unplaced:
         yield sheet.end(min(wanted.places), None, CAUSE_NOT_PLACED, memory.unplaced)
         return
-    if sheet.has_object and found is None and wanted.has_begun and not wanted.is_stopping:
+    if sheet.has_object and _is_deleted(sheet):
         yield from (sheet.end(rank, None, CAUSE_DELETED, memory.kind) for rank in sorted(wanted.places))
         return
     for rank in sorted(wanted.places):
@@ -221,10 +227,11 @@ def _follow_array(sheet: _Sheet) -> Followed:
     given_up = IndexSet.parse(found.failed_indexes) if found is not None and found.failed_indexes else ()
     lanes = lanes_in_use(wanted, seen, sheet.memory)
     tasks = list(_indices(sheet, lanes, given_up, is_over=verdict is not None))
-    if verdict is not None and not verdict.is_success and not any(_is_failure(task) for task in tasks):
-        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+    if verdict is not None:
+        tasks = list(_array_judged(sheet, verdict, tasks))
+    elif _is_deleted(sheet):
         lowest = next(iter(IndexSet.parse(wanted.indices)))
-        tasks.append(_ended(sheet.task(lowest, None, lane=0), verdict.at, None, cause, verdict.message))
+        tasks.append(sheet.end(lowest, None, CAUSE_DELETED, sheet.memory.kind))
     if sheet.memory.unplaced:
         lowest = next(iter(IndexSet.parse(wanted.indices)))
         tasks.append(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced))
@@ -235,6 +242,20 @@ def _follow_array(sheet: _Sheet) -> Followed:
     in_use = tuple(sorted(lanes.values()))
     is_over = verdict is not None or wanted.is_stopping
     return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, left))
+
+
+def _array_judged(sheet: _Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Iterator[TaskSeen]:
+    """Its controller begins no other: every index has an end, also one whose pod is gone, or never was."""
+    ended = {task.index: task for task in tasks if task.ended_at is not None}
+    yield from ended.values()
+    left = [index for index in IndexSet.parse(sheet.wanted.indices) if index not in ended]
+    if verdict.is_success:
+        yield from (replace(sheet.end(index, None, "", code=0), lane=0) for index in left)
+        return
+    if left and not any(_is_failure(task) for task in ended.values()):
+        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+        yield _ended(sheet.task(left.pop(0), None, lane=0), verdict.at, None, cause, verdict.message)
+    yield from (replace(sheet.end(index, None, CAUSE_STOPPED), lane=0) for index in left)
 
 
 def _indices(

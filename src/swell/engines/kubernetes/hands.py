@@ -29,7 +29,7 @@ from swell.engines.kubernetes.resources import (
 )
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
-from swell.errors import Conflict, NotFound
+from swell.errors import Conflict, NotFound, SwellError
 
 Document = dict[str, Any]
 SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
@@ -173,11 +173,16 @@ class Hands:
     # -- pods ------------------------------------------------------------------------------------------------------
 
     def _create_pod(self, wanted: Wanted, memory: Memory, rank: int) -> None:
-        self._create_named(PODS, make_pod(self.manifest(wanted), rank, wanted, self._filling(wanted)), wanted)
+        manifest = self.manifest(wanted)
+        filling = self._filling(wanted)
+        self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted)
         memory.created.add(rank)
 
     def _tell(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
-        """Owned by what it is for: it goes with it, whatever becomes of us. So do the names of pods of ours."""
+        """A Secret, and the Service by which pods of ours find each other.
+
+        Owned by what they are for: they go with it, whatever becomes of us.
+        """
         if seen.object is not None:
             api_version = KINDS[seen.object.kind].api_version
             namespace = seen.object.namespace
@@ -185,29 +190,32 @@ class Hands:
         else:
             namespace = seen.pods[0][1].namespace
             owners = [_owner("v1", "Pod", pod.name, pod.uid) for _, pod in seen.pods]
-            for service in make_services(self.manifest(wanted), self._filling(wanted), owners):
-                self._apply(SERVICES, service, namespace)
-        name = self._secret(wanted)
-        body = {
+            for service in make_services(self.manifest(wanted), self._filling(wanted)):
+                self._apply(SERVICES, service, namespace, owners)
+        secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {**self._mark(wanted)["metadata"], "name": name, "ownerReferences": owners},
+            "metadata": {**self._mark(wanted)["metadata"], "name": self._secret(wanted)},
             "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
         }
-        self._apply(SECRETS, body, namespace)
+        self._apply(SECRETS, secret, namespace, owners)
         memory.told = True
 
-    def _apply(self, resource: Resource, body: Document, namespace: str) -> None:
-        name = body["metadata"]["name"]
+    def _apply(self, resource: Resource, document: Document, namespace: str, owners: list[Document]) -> None:
+        metadata = {**document["metadata"], "namespace": namespace, "ownerReferences": owners}
+        body = {**document, "metadata": metadata}
+        name = metadata["name"]
         self._port.patch(resource, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
 
     def _bind(self, step: Bind, memory: Memory) -> None:
         pod = step.pod
         for claim in pod.claims:
             self._choose_for(claim, pod.namespace, step.place.node)
+        memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
             self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)
         except Conflict:
+            memory.bound.pop(pod.uid)
             there = self._port.get(PODS, pod.name, pod.namespace)
             node = (there.get("spec") or {}).get("nodeName", "")
             if there["metadata"]["uid"] != pod.uid:
@@ -215,8 +223,9 @@ class Hands:
             if not node:
                 raise
             memory.bound[pod.uid] = node
-            return
-        memory.bound[pod.uid] = step.place.node
+        except SwellError:
+            memory.bound.pop(pod.uid)
+            raise
 
     def _choose_for(self, claim: str, namespace: str, node: str) -> None:
         """A volume that waits for its first consumer is made where the scheduler says, and we are the scheduler."""

@@ -15,9 +15,10 @@ from swell.model.resources import NOTHING
 
 def make_node(seen: NodeSeen, foreign: Iterable[PodSeen], held: Set[DeviceId]) -> Node:
     """`held`: devices that jobs of ours have there."""
-    taken = NOTHING
+    taken, pods = NOTHING, 0
     for pod in foreign:
         taken += pod.needs
+        pods += 1
     numbers = [f"gpu-{number}" for number in range(seen.room.gpus)]
     free = [name for name in reversed(numbers) if name not in held]
     theirs = set(free[: taken.gpus])
@@ -30,6 +31,7 @@ def make_node(seen: NodeSeen, foreign: Iterable[PodSeen], held: Set[DeviceId]) -
             Device(name, mib, seen.gpu_model, outsiders_mib=max(1, mib) if name in theirs else 0) for name in numbers
         ),
         is_reachable=seen.is_ready,
+        tasks_max=max(0, seen.pods_max - pods),
         labels=seen.labels,
         taints=seen.taints,
         is_cordoned=seen.is_cordoned,

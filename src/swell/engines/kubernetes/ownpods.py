@@ -29,6 +29,6 @@ def make_pod(manifest: Document, rank: int, wanted: Wanted, filling: Filling) ->
     return {**given, "metadata": metadata, "spec": spec}
 
 
-def make_services(manifest: Document, filling: Filling, owners: list[Document]) -> list[Document]:
+def make_services(manifest: Document, filling: Filling) -> list[Document]:
     services = [without_server_fields(one) for one in items(manifest, "Service")]
-    return [{**one, "metadata": {**filling.marked(one["metadata"]), "ownerReferences": owners}} for one in services]
+    return [{**one, "metadata": filling.marked(one["metadata"])} for one in services]

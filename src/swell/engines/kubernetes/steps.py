@@ -144,7 +144,8 @@ def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
         return  # whole, or not at all
     for rank, place in sorted(wanted.places.items()):
         pod = seen.staying[rank]
-        if not pod.has_ended and _is_unbound(pod, memory) and place.node in seen.present:
+        is_free = place.node in seen.present and not _is_still_run(rank, pod, seen, memory)
+        if not pod.has_ended and _is_unbound(pod, memory) and is_free:
             yield Bind(pod, place)
 
 
@@ -154,7 +155,9 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
     waiting = [
         (rank, pod)
         for rank, pod in seen.pods
-        if rank is not None and not pod.is_deleting and not pod.has_ended and _is_unbound(pod, memory)
+        if rank is not None
+        and not (pod.is_deleting or pod.has_ended or _is_still_run(rank, pod, seen, memory))
+        and _is_unbound(pod, memory)
     ]
     for (_, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
         if place.node in seen.present:
@@ -162,13 +165,17 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
 
 
 def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:
-    """uid → lane. Which lane of its node a pod is in matters to nobody, so it is not remembered."""
+    """uid → lane. Which lane of its node a pod is in matters to nobody, so it is not remembered.
+
+    Lanes that drain are filled last: the first pod that ends on their node empties one of them.
+    """
     alive = sorted(
         (pod.created_at, pod.uid, pod.node or memory.bound[pod.uid])
         for _, pod in seen.pods
         if not pod.has_ended and not _is_unbound(pod, memory)
     )
-    free = {number: place.node for number, place in sorted(wanted.places.items())}
+    ordered = [*sorted(wanted.places.items()), *sorted(wanted.draining.items())]
+    free = {number: place.node for number, place in ordered}
     lanes: dict[str, int] = {}
     for _, uid, node in alive:
         number = next((number for number, place in free.items() if place == node), None)
@@ -176,6 +183,12 @@ def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:
             del free[number]
             lanes[uid] = number
     return lanes
+
+
+def _is_still_run(rank: int, pod: PodSeen, seen: Seen, memory: Memory) -> bool:
+    """By one that this pod takes the place of, and that has not come to its end: a Job does not wait for it."""
+    others = (one for number, one in seen.pods if number == rank and one.uid != pod.uid)
+    return any(not one.has_ended and not _is_unbound(one, memory) for one in others)
 
 
 def _is_unbound(pod: PodSeen, memory: Memory) -> bool:

@@ -46,13 +46,18 @@ class Wanted:
     grace_s: float
     has_begun: bool  #: it was seen before, also by a server before this one
     time_limit_s: float | None = None  #: of a gang; None: endless
+    draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
     @classmethod
     def of(cls, launches: Sequence[Launch]) -> Wanted:
         first = launches[0]
-        places = {
-            lane.number: Place(launch.node, lane.devices, lane.role) for launch in launches for lane in launch.lanes
-        }
+        places, draining = (
+            {lane.number: Place(launch.node, lane.devices, lane.role) for launch, lanes in given for lane in lanes}
+            for given in (
+                [(launch, launch.lanes) for launch in launches],
+                [(launch, launch.draining) for launch in launches],
+            )
+        )
         return cls(
             attempt=first.attempt,
             name=first.name,
@@ -70,12 +75,13 @@ class Wanted:
             grace_s=first.grace_s,
             has_begun=first.has_begun,
             time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
+            draining=draining,
         )
 
     def sizes(self) -> tuple[RoleSize, ...]:
         """Of each role."""
         if self.is_array:
-            place = next(iter(self.places.values()), None)
+            place = next(iter({**self.places, **self.draining}.values()), None)
             gpus = 0 if place is None or self.shares_mib[0] else len(place.devices)
             return (RoleSize(len(IndexSet.parse(self.indices)), gpus, self.shares_mib[0]),)
         return tuple(self._size(role) for role in range(len(self.shares_mib)))
