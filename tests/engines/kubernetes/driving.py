@@ -69,7 +69,6 @@ class Drive:
             used[node] = first + gpus
             devices = tuple(f"gpu-{number}" for number in range(first, first + gpus))
             lanes[node].append(Lane(number, devices, role))
-        env = (("RESERVED_MEM", str(share_mib)),) if share_mib else ()
         launches = tuple(
             Launch(
                 attempt=attempt,
@@ -77,7 +76,7 @@ class Drive:
                 generation=1,
                 revision=1,
                 name=manifest["metadata"]["name"],
-                roles=tuple(LaunchRole((), env) for _ in range(roles)),
+                roles=tuple(LaunchRole(()) for _ in range(roles)),
                 workdir="/",
                 umask=0o022,
                 environment="",
@@ -92,6 +91,7 @@ class Drive:
                 grace_s=5.0,
                 manifest=key,
                 width=len(places),
+                shares_mib=(share_mib,) * roles,
                 **changes,
             )
             for node in nodes

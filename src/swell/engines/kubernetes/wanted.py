@@ -61,7 +61,7 @@ class Wanted:
             generation=first.generation,
             places=places,
             nodes=first.nodes,
-            shares_mib=tuple(int(dict(role.env).get("RESERVED_MEM", 0)) for role in first.roles),
+            shares_mib=first.shares_mib or (0,) * len(first.roles),
             is_array=first.is_array,
             indices=first.indices,
             own=dict(first.own),
