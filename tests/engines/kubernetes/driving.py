@@ -20,7 +20,7 @@ Place = tuple[str, int, int]  # node, GPUs, role
 
 
 class Drive:
-    def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore") -> None:
+    def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore", **options: Any) -> None:
         self.port = Port(find_access(kubeconfig))
         self.manifests: dict[str, dict[str, Any]] = {}
         self.logs = LogKeeper(self.port, folder)
@@ -32,6 +32,7 @@ class Drive:
             store=store,
             namespace="default",
             wake=self._woken.set,
+            **options,
         )
         self.tasks: dict[tuple[AttemptId, int], TaskSeen] = {}
         self.runs: dict[tuple[AttemptId, str], RunSeen] = {}
@@ -57,6 +58,8 @@ class Drive:
         array: str = "",
         own: Mapping[str, str] | None = None,
         share_mib: int = 0,
+        first_gpu: int = 0,
+        spread: bool = False,
         **changes: Any,
     ) -> None:
         key = json.dumps(manifest, sort_keys=True)
@@ -65,8 +68,8 @@ class Drive:
         used: dict[str, int] = {}
         lanes: dict[str, list[Lane]] = {node: [] for node in nodes}
         for number, (node, gpus, role) in sorted(places.items()):
-            first = used.get(node, 0)
-            used[node] = first + gpus
+            first = used.get(node, first_gpu)
+            used[node] = first if share_mib and not spread else first + gpus
             devices = tuple(f"gpu-{number}" for number in range(first, first + gpus))
             lanes[node].append(Lane(number, devices, role))
         launches = tuple(

@@ -23,10 +23,15 @@ JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
 ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
-DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU: its UUID
+DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU, and of the pod that reserves it: its UUID
+NUMBER = "swell.dev/gpu-number"  # annotation of pods that share a GPU: which of its node it is in our plans
+RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those who share it: its number, too
+NODE = "swell.dev/node"  # annotation of such pods: whose GPU
+TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
 KEPT_LABELS = (
     JOB,
     STORE,
+    RESERVATION,
     "job-name",
     "batch.kubernetes.io/job-completion-index",
     "training.kubeflow.org/replica-type",
@@ -36,7 +41,8 @@ KEPT_LABELS = (
     "jobset.sigs.k8s.io/job-index",
     "scheduling.x-k8s.io/pod-group",
 )
-KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, "batch.kubernetes.io/job-completion-index")
+NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
+KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, NUMBER, NODE, TOTAL, "batch.kubernetes.io/job-completion-index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class PodSeen:
     waiting: str  #: why its container does not start, in Kubernetes' words; empty: it does
     ended: Ended | None  #: None: it has not
     restarts: int
+    runtime_class: str = ""  #: empty: the cluster's default
     document: Document | None = None  #: whole, while it waits for us and came by kubectl
 
     @property
@@ -131,9 +138,10 @@ def read_pod(document: Document) -> PodSeen:
         is_disrupted=(conditions.get("DisruptionTarget") or {}).get("status") == "True",
         is_told=(conditions.get("PodScheduled") or {}).get("reason") == "Unschedulable",
         started_at=_started(containers, state),
-        waiting=_waiting(status, state),
+        waiting=_waiting(status, containers, state),
         ended=_ended(status) if status.get("phase") in ("Succeeded", "Failed") else None,
         restarts=int(containers[0].get("restartCount", 0)) if containers else 0,
+        runtime_class=spec.get("runtimeClassName", ""),
         document=document if _waits_for_us(metadata, spec) else None,
     )
 
@@ -148,12 +156,17 @@ def _started(containers: Any, state: Document) -> float | None:
     seen = state.get("running") or state.get("terminated")
     if seen is None and containers:
         seen = (containers[0].get("lastState") or {}).get("terminated")
-    return moment(seen["startedAt"]) if seen and seen.get("startedAt") else None
+    if not seen or not seen.get("startedAt") or seen.get("reason") in NOT_STARTED:
+        return None
+    return moment(seen["startedAt"])
 
 
-def _waiting(status: Document, state: Document) -> str:
-    """Only troubles; creating a container is none."""
+def _waiting(status: Document, containers: Any, state: Document) -> str:
+    """Only troubles; creating a container is none. One that could not even be started says why."""
     said: Document = state.get("waiting") or {}
+    last = (containers[0].get("lastState") or {}).get("terminated") or {} if containers else {}
+    if said.get("reason") == "CrashLoopBackOff" and last.get("reason") in NOT_STARTED:
+        said = last
     for one in status.get("initContainerStatuses") or ():
         said = said if said.get("message") else (one.get("state") or {}).get("waiting") or said
     if said.get("reason") in (None, "ContainerCreating", "PodInitializing"):

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import NUMBER, PodSeen
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
+from swell.model.cluster import DeviceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Kill:
 class Bind:
     pod: PodSeen
     place: Place
+    gpu: str = ""  #: UUID of the GPU that it shares; empty: it shares none, or it is not known yet
 
 
 Step = Create | Tell | Change | Mark | Suspend | Resume | Remove | Kill | Bind
@@ -162,20 +164,32 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
 
 
 def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:
-    """uid → lane. Which lane of its node a pod is in matters to nobody, so it is not remembered."""
+    """uid → lane. Which lane of its node a pod is in matters only where lanes are of different GPUs that are shared."""
     alive = sorted(
-        (pod.created_at, pod.uid, pod.node or memory.bound[pod.uid])
+        (pod.created_at, pod.uid, pod.node or memory.bound[pod.uid], _shared(pod, memory))
         for _, pod in seen.pods
         if not pod.has_ended and not _is_unbound(pod, memory)
     )
-    free = {number: place.node for number, place in sorted(wanted.places.items())}
+    free = dict(sorted(wanted.places.items()))
     lanes: dict[str, int] = {}
-    for _, uid, node in alive:
-        number = next((number for number, place in free.items() if place == node), None)
+    for _, uid, node, device in alive:
+        number = next(
+            (
+                number
+                for number, place in free.items()
+                if place.node == node and (not device or place.devices == (device,))
+            ),
+            None,
+        )
         if number is not None:
             del free[number]
             lanes[uid] = number
     return lanes
+
+
+def _shared(pod: PodSeen, memory: Memory) -> DeviceId:
+    """Which GPU of its node it shares; empty: none."""
+    return memory.shared.get(pod.uid) or pod.annotations.get(NUMBER, "")
 
 
 def _is_unbound(pod: PodSeen, memory: Memory) -> bool:

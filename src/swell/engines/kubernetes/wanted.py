@@ -108,6 +108,7 @@ class Memory:
     """What we did for an attempt and the watches may not show yet. Nothing in it is missed after a restart."""
 
     bound: dict[str, NodeId] = field(default_factory=dict)  #: uid → where we have bound it
+    shared: dict[str, DeviceId] = field(default_factory=dict)  #: uid → the GPU of its node that it shares
     met: dict[int, str] = field(default_factory=dict)  #: rank → uid of a pod that was there
     fresh: ObjectSeen | None = None  #: as the API server answered last; None: nothing newer than the watch
     deleted: set[str] = field(default_factory=set)  #: uids that we have deleted
@@ -115,6 +116,7 @@ class Memory:
     told: bool = False  #: its Secret is written
     waits_since: float | None = None  #: pods are missing, or not bound; None: all is well
     problem: str = ""  #: of the last call that failed
+    held: str = ""  #: why its pods may not be bound yet; empty: they may
     retry_at: float = 0.0
     failures: int = 0
     unplaced: str = ""  #: why the attempt is given up; empty: it is not
