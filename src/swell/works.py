@@ -20,6 +20,7 @@ from swell.clusterobjects import ClusterObjects
 from swell.config import Cluster
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
 from swell.manifests import Manifest, is_in_cluster
@@ -92,6 +93,7 @@ class ClusterWorks:
             store=store.id,
             namespace=namespace,
             wake=wake,
+            reservation_image=cluster.reservation_image or IMAGE,
         )
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
 

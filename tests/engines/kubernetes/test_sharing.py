@@ -112,28 +112,58 @@ def test_a_whole_gpu_is_given_only_after_its_reservation_is_gone(real: Cluster, 
     assert reservations(real) == {}
 
 
+def remade(drive: Drive, cluster: Cluster, before: str) -> None:
+    """Until another reservation has told which GPU it has."""
+
+    def is_another() -> bool:
+        metadata = [one["metadata"] for one in reservations(cluster).values()]
+        return any(one["uid"] != before and DEVICE in one["annotations"] for one in metadata)
+
+    drive.until(is_another)
+
+
 def test_a_reservation_that_is_lost_is_made_again_while_its_sharers_run_on(real: Cluster, drive: Drive) -> None:
-    one = share(drive, 20)
+    """The other GPU is taken, so it gets the one that it had."""
+    one, other = share(drive, 20), whole(drive, 29, gpu=1)
+    drive.until(lambda: drive.running(one) == [0] and drive.running(other) == [0])
+    [(name, before)] = reservations(real).items()
+    started_at = drive.tasks[one, 0].started_at
+    real.api.delete(f"{PODS}/{name}")
+    remade(drive, real, before["metadata"]["uid"])
+    two = share(drive, 21)
+    drive.until(lambda: drive.running(two) == [0])
+    assert sees(real, "share-20") == sees(real, "share-21")
+    assert (drive.running(one), drive.tasks[one, 0].started_at) == ([0], started_at)
+
+
+def test_nobody_is_sent_to_a_gpu_that_was_handed_out_behind_our_back(
+    real: Cluster, drive: Drive, tmp_path: Path
+) -> None:
+    """While we were away the reservation was deleted and somebody else got its GPU; the next one gets the other."""
+    one = share(drive, 22)
     drive.until(lambda: drive.running(one) == [0])
     [(name, before)] = reservations(real).items()
+    drive.engine.close()
+    take(real, "first")
     real.api.delete(f"{PODS}/{name}")
-    drive.until(
-        lambda: any(
-            made["metadata"]["uid"] != before["metadata"]["uid"] and DEVICE in made["metadata"]["annotations"]
-            for made in reservations(real).values()
-        )
-    )
-    two = share(drive, 21)
-    after = reservations(real)[name]["metadata"]["annotations"][DEVICE]
-    if after == sees(real, "share-20"):
-        drive.until(lambda: drive.running(two) == [0])
-        assert sees(real, "share-21") == after
-    else:  # which of the free GPUs it gets is the device plugin's choice
-        drive.until(lambda: "since its reservation was made anew" in drive.runs[two, NODE].trouble)
-        assert drive.running(two) == []
-        end(drive, one)
-        drive.until(lambda: drive.running(two) == [0])
-        assert sees(real, "share-21") == after
+    real.api.until(PODS, lambda pods: name not in pods)
+    take(real, "second")
+    real.api.delete(f"{PODS}/first")
+    real.api.until(PODS, lambda pods: "first" not in pods)
+    with Drive(real.kubeconfig, tmp_path / "again", reservation_image=name_of("busybox")) as again:
+        same, two = share(again, 22, has_begun=True), share(again, 23)
+        remade(again, real, before["metadata"]["uid"])
+        again.until(lambda: "since its reservation was made anew" in again.runs[two, NODE].trouble)
+        assert (again.running(same), again.running(two)) == ([0], [])
+        end(again, same)
+        again.until(lambda: again.running(two) == [0])
+        assert sees(real, "share-23") != sees(real, "second")
+
+
+def take(cluster: Cluster, name: str) -> None:
+    """A GPU for somebody else."""
+    cluster.api.create(PODS, pod(name, SHOW, gpus=1))
+    cluster.api.until(PODS, lambda pods: pods[name]["status"]["phase"] == "Running")
 
 
 def test_what_was_reserved_is_found_again_after_a_restart_and_given_back(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from swell.engines.kubernetes.quantities import GPU, pod_resources, quantity, resources
+from swell.model.cluster import GPU_MEMORY_LABEL
 from swell.model.job import AttemptId
 from swell.model.placement import Effect, Taint
 from swell.model.resources import Resources
@@ -210,7 +211,7 @@ def read_node(document: Document) -> NodeSeen:
         is_cordoned=bool(spec.get("unschedulable")),
         is_ready=is_ready,
         not_ready_since=None if is_ready else moment(ready.get("lastTransitionTime") or metadata["creationTimestamp"]),
-        gpu_memory_mib=int(quantity(labels.get(f"{GPU}.memory", 0))),
+        gpu_memory_mib=int(quantity(labels.get(GPU_MEMORY_LABEL, 0))),
         gpu_model=labels.get(f"{GPU}.product", "GPU"),
     )
 
