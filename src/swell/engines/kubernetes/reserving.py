@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 RUNTIME_CLASS = "nvidia"  # what NVIDIA's operator and its documentation call it
 LOOK_FOR_CLASS_S = 60.0  # it may be installed while we run
 ORPHAN_S = 10.0  # after a start: by then everybody who shares a GPU is known
+LINGER_S = 0.5  # whoever follows is started within the same plan
 REPEAT_S = 5.0  # what was done shows in the watches by then
 RETRY_S = 1.0
 RETRY_S_MAX = 30.0
@@ -63,6 +64,8 @@ class Reservations:
         self._released: set[str] = set()  #: uids of pods that we have deleted
         self._problems: dict[Gpu, str] = {}
         self._failures: dict[Gpu, int] = {}
+        self._left_at: dict[Gpu, float] = {}  #: when nobody was left who shares it
+        self._class_lock = threading.Lock()
         self._class: tuple[float, str | None] | None = None  #: when it was looked for, and what was found
 
     # -- questions -------------------------------------------------------------------------------------------------
@@ -84,7 +87,9 @@ class Reservations:
         """For pods that share a GPU; None: the cluster has none for them, and its default must do."""
         now = self._monotonic()
         if self._class is None or now - self._class[0] > LOOK_FOR_CLASS_S:
-            self._class = now, self._find_class()
+            with self._class_lock:
+                if self._class is None or now - self._class[0] > LOOK_FOR_CLASS_S:
+                    self._class = now, self._find_class()
         return self._class[1]
 
     def _find_class(self) -> str | None:
@@ -125,7 +130,14 @@ class Reservations:
         present = {name for name, node in nodes.items() if node.is_ready}
         sharers = self._sharers({node for node, _ in there})
         found = steps(need, there, sharers, present, is_settled=is_settled)
-        return [self._call(step) for step in found if self._may_do(step, now)]
+        waits = self._lingering(found, now)
+        return [self._call(step) for step in found if step not in waits and self._may_do(step, now)]
+
+    def _lingering(self, found: Sequence[Step], now: float) -> list[Step]:
+        """Those whose GPU was left a moment ago: perhaps somebody takes it over, and need not wait for another pod."""
+        left = [step for step in found if isinstance(step, Release) and not step.pod.has_ended]
+        self._left_at = {step.gpu: self._left_at.get(step.gpu, now) for step in left}
+        return [step for step in left if now - self._left_at[step.gpu] < LINGER_S]
 
     def _forget(self, there: Mapping[Gpu, PodSeen], now: float) -> None:
         uids = {pod.uid for pod in there.values()}
