@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import swell
-from bench import binds, feel, metrics, resize, sdk, tasks
+from bench import binds, feel, kubernetes, metrics, resize, sdk, tasks
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.interrupts import interrupt_on_all
@@ -27,6 +27,7 @@ BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "resize": resize.run,
     "metrics": metrics.run,
     "binds": binds.run,
+    "kubernetes": kubernetes.run,
 }
 
 
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stored", type=int, default=10_000, help="jobs in the store  [default: 10000]")
     parser.add_argument("--submissions", type=int, default=3000, help="timed, 32 in flight  [default: 3000]")
     parser.add_argument("--starts", type=int, default=50, help="jobs whose start is timed  [default: 50]")
+    parser.add_argument("--nodes", type=int, default=1000, help="of the simulated cluster  [default: 1000]")
     parser.add_argument("--seed", type=int, default=1, help="draws the order of contenders  [default: 1]")
     parser.add_argument("--folder", type=Path, help="where to work; a real disk  [default: the temporary folder]")
     return parser
@@ -76,6 +78,7 @@ def _setting(options: argparse.Namespace, folder: Path) -> Setting:
         stored=options.stored,
         submissions=options.submissions,
         starts=options.starts,
+        nodes=options.nodes,
     )
 
 

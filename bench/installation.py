@@ -50,7 +50,7 @@ def installed(folder: Path, *, cpus: int, gpus: int = 0) -> Iterator[Installatio
     state = StateFolder(root)
     try:
         with undisturbed():
-            _swell("up", "-d", "--gpus", str(gpus), "--cpus", str(cpus), state=root)
+            swell("up", "-d", "--gpus", str(gpus), "--cpus", str(cpus), state=root)
         _await_worker(state)
         yield Installation(state)
     finally:
@@ -60,7 +60,7 @@ def installed(folder: Path, *, cpus: int, gpus: int = 0) -> Iterator[Installatio
 
 def _end(state: StateFolder) -> None:
     # Not `down --cancel`: that asks once per job, and there may be 10,000 in the queue.
-    _swell("down", state=state.root)
+    swell("down", state=state.root)
     mark = state.tasks / ".store"  # made by the worker with the first task; every task has it in its environment
     until = time.monotonic() + ENDED_S_MAX
     while mark.exists() and time.monotonic() < until:
@@ -69,7 +69,7 @@ def _end(state: StateFolder) -> None:
         time.sleep(0.02)
 
 
-def _swell(*words: str, state: Path) -> None:
+def swell(*words: str, state: Path) -> None:
     """In a session of its own: a Ctrl-C on our terminal is for us."""
     argv = [str(SWELL), *words, "--state", str(state)]
     subprocess.run(argv, check=True, stderr=subprocess.PIPE, start_new_session=True)

@@ -23,6 +23,7 @@ class Setting:
     stored: int  #: jobs in the store when something is measured with many
     submissions: int
     starts: int  #: jobs whose start is timed
+    nodes: int  #: of the simulated cluster
 
     @property
     def cpus(self) -> int:

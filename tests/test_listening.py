@@ -48,8 +48,13 @@ def test_without_a_word_it_listens_on_loopback_only():
         (
             "[fd00::1]:8080",
             None,
-            (),
-            Listening("fd00::1", 8080, "http://[fd00::1]:8080", frozenset(LOCAL | {"[fd00::1]:8080"})),
+            ("fd00::2",),
+            Listening(
+                "fd00::1",
+                8080,
+                "http://[fd00::1]:8080",
+                frozenset(LOCAL | {"[fd00::1]:8080", "[fd00::2]", "[fd00::2]:8080"}),
+            ),
         ),
     ],
 )

@@ -83,6 +83,8 @@ class Adopter(threading.Thread):
         self._is_begun = is_begun  #: does the engine have an attempt of it?
         self._now = now
         self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
+        self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
+        self._incomplete: dict[str, str] = {}  #: uid of a pod → what its group waits for
         self._references: dict[JobId, Document] = {}
         self._sizes: dict[Group, int] = {}
         self._bell = threading.Event()
@@ -92,6 +94,26 @@ class Adopter(threading.Thread):
         """One of an earlier server."""
         self._references[job] = reference
         self._taken |= dict.fromkeys(_uids(reference), job)
+
+    # -- questions of other threads --------------------------------------------------------------------------------
+
+    def job_of(self, pod: PodSeen) -> JobId | None:
+        """None: it is not taken in, or came another way."""
+        return self._taken.get(self._cluster.root(pod)) or self._taken.get(pod.uid)
+
+    def why_not(self, pod: PodSeen) -> str | None:
+        """Why it is no job; None: it is, or nobody has looked yet."""
+        return self._refusals.get(self._cluster.root(pod)) or self._incomplete.get(pod.uid)
+
+    def is_refused(self, pod: PodSeen) -> bool:
+        """For good, as it is."""
+        return self._cluster.root(pod) in self._refusals
+
+    def reference(self, job: JobId) -> Document | None:
+        """What came by kubectl and is this job; None: it came another way, or is gone."""
+        return self._references.get(job)
+
+    # -- the thread ------------------------------------------------------------------------------------------------
 
     def ring(self) -> None:
         self._bell.set()
@@ -115,7 +137,9 @@ class Adopter(threading.Thread):
 
     def look(self) -> None:
         groups: dict[Group, list[PodSeen]] = {}
-        for pod in self._cluster.waiting_pods():
+        waiting = self._cluster.waiting_pods()
+        self._forget_refused({self._cluster.root(pod) for pod in waiting})
+        for pod in waiting:
             if self._cluster.root(pod) not in self._taken and pod.uid not in self._taken:
                 groups.setdefault(group_of(pod), []).append(pod)
         submitted = [(one, self._submit(*one)) for one in self._arrivals(groups)]
@@ -126,6 +150,7 @@ class Adopter(threading.Thread):
 
     def _arrivals(self, groups: dict[Group, list[PodSeen]]) -> list[tuple[JobSpec, Document]]:
         found = []
+        incomplete: dict[str, str] = {}
         for group, pods in groups.items():
             try:
                 one = self._read(group, pods)
@@ -133,11 +158,27 @@ class Adopter(threading.Thread):
                 continue  # deleted meanwhile
             except Rejected as refusal:
                 log.warning("%s %s/%s is not for us: %s", group.kind, group.namespace, group.name, refusal)
-                self._taken |= dict.fromkeys(map(self._cluster.root, pods), None)
+                roots = set(map(self._cluster.root, pods))
+                self._taken |= dict.fromkeys(roots, None)
+                self._refusals |= dict.fromkeys(roots, str(refusal))
                 continue
+            if one is None and group.kind == "PodGroup":
+                incomplete |= dict.fromkeys((pod.uid for pod in pods), self._missing(group, pods))
             if one is not None and not any(uid in self._taken for uid in _uids(one[1])):
                 found.append(one)
+        self._incomplete = incomplete
         return found
+
+    def _missing(self, group: Group, pods: list[PodSeen]) -> str:
+        size = self._sizes.get(group)
+        of = f" of {size}" if size else ""
+        return f"{len(pods)}{of} pods of the group {group.name!r} are there; they start together when it is whole"
+
+    def _forget_refused(self, waiting: set[str]) -> None:
+        """Those that are gone: another of that uid will not come."""
+        for uid in self._refusals.keys() - waiting:
+            del self._refusals[uid]
+            self._taken.pop(uid, None)
 
     def _submit(self, spec: JobSpec, reference: Document) -> Future[list[JobRecord]]:
         uid = str(reference["metadata"]["uid"])
@@ -153,8 +194,8 @@ class Adopter(threading.Thread):
         if group.kind == "PodGroup":
             return self._read_group(group, pods)
         resource = self._cluster.resources.get(group.kind)
-        if resource is None:
-            return None
+        if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
+            return None  # the engine, too, must have seen it
         document = self._port.get(resource, group.name, group.namespace)
         spec = read_document(document, CONTEXT)
         if group.kind != "PyTorchJob":  # nobody may change the size of the others while they exist

@@ -31,12 +31,12 @@ class Listening:
     hosts: frozenset[str]  #: what a Host header may say
 
     def open(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
-        return listen(self.address, self.port, family, todo="choose another with --listen")
+        return listen(self.address, self.port, todo="choose another with --listen")
 
 
-def listen(address: str, port: int, family: socket.AddressFamily = socket.AF_INET, *, todo: str) -> socket.socket:
+def listen(address: str, port: int, *, todo: str) -> socket.socket:
     """Raises `Conflict` where somebody else has the port, or the machine not the address."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # Named as TCP, or asyncio does not switch off Nagle's algorithm and every answer waits 40 ms for an ACK.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -112,11 +112,12 @@ def _hosts_of(url: str) -> set[str]:
 def _allowed(names: Iterable[str], port: int) -> set[str]:
     """One without a port is meant with ours, and as a proxy in front of us may pass it on."""
     found: set[str] = set()
-    for text in names:
+    for given in names:
+        text = f"[{given}]" if given.count(":") > 1 and not given.startswith("[") else given  # an IPv6 address
         name = _name(text)
         own = text.removeprefix(name).removeprefix(":")
         if not NAME.fullmatch(name) or (own and not own.isdigit()):
-            raise Rejected(f"--allowed-host {text!r} is no host name; write it as NAME or NAME:PORT")
+            raise Rejected(f"--allowed-host {given!r} is no host name; write it as NAME or NAME:PORT")
         found |= {text} if own else {name, f"{name}:{port}"}
     return found
 

@@ -40,7 +40,7 @@ from swell.notify import Notifiers
 from swell.sockets import listen_on
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
-from swell.works import make_works
+from swell.works import LocalWorks, make_works
 
 FOLDER_LOOK_S = 10.0
 LOOPBACK = "127.0.0.1"
@@ -145,7 +145,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         works.engine,
         clock,
         keep_s=config.keep_s,
-        reporting=Reporting(url, job_secret, str(state.checkpoints)),
+        reporting=Reporting(url, job_secret, works.checkpoints),
         notify=notifier.tell,
         erase_checkpoints=CheckpointFolders(state.checkpoints).erase,
         watch=metrics.cycled,
@@ -156,6 +156,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         store=store,
         controller=controller,
         engine=works.engine,
+        members=None if beyond is None else works.members(config, getpass.getuser()),
         try_out=works.try_out,
         is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
@@ -163,6 +164,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         worker_token=state.secret(state.worker_token),
         job_secret=job_secret,
         checkpoints=controller.checkpoint_folder,
+        sees_checkpoints=isinstance(works, LocalWorks),
         url=url,
         hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}) | (beyond.hosts if beyond else frozenset()),
         server_id=secrets.token_hex(8),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,34 +17,56 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swell.adopting import Adopter, Jobs
+from swell.api.members import Members
 from swell.clusterobjects import ClusterObjects
-from swell.config import Cluster
+from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
+from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.reservationpod import IMAGE
+from swell.engines.kubernetes.reviewer import KubernetesReviewer
+from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import Unavailable
 from swell.manifests import Manifest, is_in_cluster
+from swell.model.reason import Reason
 from swell.process import spawn_detached, wait_for_end
 from swell.state import StateFolder
-from swell.store import Store
+from swell.store import JobRecord, Store
+from swell.telling import Scene, Teller
 
 WORKER_ENDS_S = 5.0
+CHECKPOINTS = "/checkpoints"  # in pods, where a volume that outlives them is mounted
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
+LEASE_S = 20.0  # longer than a server that was killed keeps its Lease
+LOOK_AGAIN_S = 0.05
 FIRST_LIST_S = 60.0  # of a cluster with 50,000 pods takes some seconds
+
+
+class Manager(Jobs, Protocol):
+    """What the controller offers to those who stand between a cluster and us."""
+
+    def reason(self, job: JobRecord) -> Reason | None: ...
 
 
 class Works(Protocol):
     @property
     def engine(self) -> WorkersEngine | KubernetesEngine: ...
 
-    def adopt(self, jobs: Jobs) -> None:
-        """Who is told of jobs that came another way."""
+    @property
+    def checkpoints(self) -> str:
+        """Where jobs that name no folder for them find one for each job."""
+
+    def adopt(self, manager: Manager) -> None:
+        """Who is told of jobs that came another way, and says why one waits."""
 
     def open(self, load: Callable[[], int]) -> None:
         """`load` reads the world and tells the engine; its result is the generation to begin with."""
 
     def close(self) -> None: ...
+
+    def members(self, config: Config, owner: str) -> Members | None:
+        """Who may ask beside the server's owner; None: nobody whom the engine knows of."""
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
@@ -58,8 +81,9 @@ class LocalWorks:
     def __init__(self, state: StateFolder, wake: Callable[[], None]) -> None:
         self.engine = WorkersEngine(state.tasks, wake=wake)
         self._supervisor = WorkerSupervisor(state)
+        self.checkpoints = str(state.checkpoints)
 
-    def adopt(self, jobs: Jobs) -> None:
+    def adopt(self, manager: Manager) -> None:
         """On a machine of ours nobody leaves jobs lying about."""
 
     def open(self, load: Callable[[], int]) -> None:
@@ -68,6 +92,9 @@ class LocalWorks:
 
     def close(self) -> None:
         self._supervisor.close()
+
+    def members(self, config: Config, owner: str) -> None:
+        """A machine's users come through its socket."""
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
@@ -80,6 +107,8 @@ class LocalWorks:
 class ClusterWorks:
     """A Kubernetes cluster, as its API server shows it."""
 
+    checkpoints = CHECKPOINTS
+
     def __init__(self, state: StateFolder, cluster: Cluster, store: Store, wake: Callable[[], None]) -> None:
         access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)
         self._store = store
@@ -90,33 +119,67 @@ class ClusterWorks:
             self._port,
             lambda wanted: self.objects.manifest(wanted),
             self._logs,
+            LogFolder(state.tasks),
             store=store.id,
             namespace=namespace,
             wake=wake,
             reservation_image=cluster.reservation_image or IMAGE,
+            guard=lambda: self._lease.guard(),
         )
+        self._lease_port = Port(access, answer_s=DURATION_S / 3)
+        identity = f"{socket.gethostname()}-{store.id[:8]}"
+        self._lease = Lease(self._lease_port, namespace, "swell", identity)
+        self._teller_port = Port(access)  # its calls never take a connection from those that matter
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
+        self._namespace = namespace
 
-    def adopt(self, jobs: Jobs) -> None:
-        self._adopter = Adopter(self._port, self.engine.cluster, jobs, self.engine.has_attempt_of)
+    def adopt(self, manager: Manager) -> None:
+        cluster = self.engine.cluster
+        self._adopter = Adopter(self._port, cluster, manager, self.engine.has_attempt_of)
         self.engine.on_change = self._adopter.ring
+        scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
+        self._teller = Teller(scene, lambda: self._lease.is_held)
 
     def open(self, load: Callable[[], int]) -> None:
         """What is there is known before anything is wanted of it: what is missing would be made again."""
         trouble = self.engine.cluster.start(FIRST_LIST_S)
         if trouble is not None:
             raise Unavailable(f"the cluster cannot be followed: {trouble}")
+        self._lease.start()
+        self._await_lease()
         self.engine.open(load())
         for record in self._store.active():
             if record.manifest and is_in_cluster(document := self._store.manifest(record.manifest)):
                 self._adopter.know(record.id, document)
         self._adopter.start()
+        self._teller.start()
+
+    def _await_lease(self) -> None:
+        until = time.monotonic() + LEASE_S
+        while not self._lease.is_held:
+            if time.monotonic() > until:
+                self._lease.guard()
+            time.sleep(LOOK_AGAIN_S)
 
     def close(self) -> None:
-        self._adopter.close()
+        self._teller.close()
+        if self._adopter.is_alive():
+            self._adopter.close()
         self.engine.close()
+        self._lease.close()
         self._logs.close()
+        self._lease_port.close()
         self._port.close()
+
+    def members(self, config: Config, owner: str) -> Members:
+        """Everybody whom the cluster knows."""
+        return Members(
+            KubernetesReviewer(self._port, config.token_audiences),
+            self.objects.created,
+            owner=owner,
+            admin_group=config.admin_group,
+            admins=config.admins,
+        )
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)

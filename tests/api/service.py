@@ -57,7 +57,13 @@ class Service:
     """Store, controller, engine and HTTP as the server puts them together, without its process."""
 
     def __init__(
-        self, folder: Path, *, box: Box | None = None, members: Members | None = None, config: Config | None = None
+        self,
+        folder: Path,
+        *,
+        box: Box | None = None,
+        members: Members | None = None,
+        config: Config | None = None,
+        sees_checkpoints: bool = True,
     ) -> None:
         self.state = StateFolder(folder)
         self.state.prepare()
@@ -83,6 +89,7 @@ class Service:
             worker_token=WORKER,
             job_secret=JOB_SECRET,
             checkpoints=self.controller.checkpoint_folder,
+            sees_checkpoints=sees_checkpoints,
             url=f"http://{self.host}",
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",

@@ -13,8 +13,8 @@ from api.service import USER, WAIT_S, WORKER, Answer, Service, submission
 from swell.api.members import REMEMBERED_S, REVIEWS_AT_ONCE, UNKNOWN_REMEMBERED_S, Members
 from swell.config import parse_config
 from swell.errors import Denied, Unavailable
+from swell.manifests import Manifest
 from swell.model.identity import Identity, ObjectKind
-from swell.model.job import JobSpec
 
 from .test_box import ENDPOINTS, filled
 
@@ -50,8 +50,8 @@ class Cluster:
         return what.namespace != "closed"
 
 
-def object_of(spec: JobSpec) -> ObjectKind:
-    return ObjectKind("v1", "Pod", "closed" if spec.name == "elsewhere" else "ml")
+def object_of(manifest: Manifest) -> ObjectKind:
+    return ObjectKind("v1", "Pod", "closed" if manifest.spec.name == "elsewhere" else "ml")
 
 
 class Clock:

@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
             words.add_argument("--kubelets", type=int, default=0, help="how many real nodes, up to 3; needs root")
             words.add_argument("--gpus", type=int, default=0, help="how many GPUs each real node declares")
             words.add_argument("--operators", default="", help="of jobset,training,coscheduling")
-            words.add_argument("--images", default="", help="of python,torch: loaded on real nodes beside busybox")
+            words.add_argument("--images", default="", help="of python,torch,swell: for real nodes")
     words = commands.add_parser("build", help=build.__doc__)
     words.set_defaults(command=build)
     words.add_argument("programs", nargs="*", help="all that there are if none is named")

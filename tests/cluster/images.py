@@ -2,12 +2,14 @@
 
 `busybox` is a static busybox with a link for each of its commands, and what sandboxes run. `python` is whatever
 Debian's python3 needs, `torch` what its python3-torch needs: the files of the packages and of all they depend on.
+`swell` is `python` with this source tree and the packages it needs, as deploy/Containerfile would install them.
 Pods name `swell.test/NAME:1` with `imagePullPolicy: Never`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import io
 import json
 import os
@@ -21,7 +23,18 @@ from .processes import Failed, run
 
 BUSYBOX = Path("/bin/busybox")
 DPKG = Path("/var/lib/dpkg")
-PACKAGES = {"python": ("python3",), "torch": ("python3-torch",)}
+PACKAGES = {
+    "python": ("python3",),
+    "torch": ("python3-torch",),
+    "swell": ("python3", "libstdc++6", "coreutils", "dash"),
+}
+SOURCE = Path(__file__).parent.parent.parent / "src" / "swell"
+DAY_S = 86400
+PLACE = "opt/swell"  # where Python finds it in the image
+COMMAND = "#!/usr/bin/python3\nimport sys\n\nfrom swell.cli import main\n\nsys.exit(main())\n"
+CONFIGS: dict[str, dict[str, object]] = {
+    "swell": {"Env": ["PATH=/usr/bin:/bin", f"PYTHONPATH=/{PLACE}", "PYTHONUNBUFFERED=1"], "User": "10001:0"}
+}
 UNNEEDED = re.compile(r"^/usr/(share/(doc|man|locale|lintian|info)|include)/|\.a$")
 LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}  # as Debian merged them
 
@@ -39,7 +52,16 @@ def image(name: str) -> Path:
         beside = folder / f".{name}-{os.getpid()}"
         _write_archive(name, beside)
         beside.rename(made)
+        if name == "swell":
+            _forget_older(made)
     return made
+
+
+def _forget_older(made: Path) -> None:
+    """Every change of the source is a new image; those of another day are nobody's any more."""
+    for old in made.parent.glob("swell-*.tar"):
+        if made.stat().st_mtime - old.stat().st_mtime > DAY_S:
+            old.unlink(missing_ok=True)
 
 
 def _fingerprint(name: str) -> str:
@@ -47,7 +69,10 @@ def _fingerprint(name: str) -> str:
     if name == "busybox":
         return hashlib.sha256(BUSYBOX.read_bytes()).hexdigest()[:12]
     versions = run("dpkg-query", "-W", "-f", "${Package}=${Version}\n", *sorted(_closure(PACKAGES[name])))
-    return hashlib.sha256(versions.encode()).hexdigest()[:12]
+    made_of = hashlib.sha256(versions.encode())
+    for file in sorted(_source()) if name == "swell" else ():
+        made_of.update(f"{file}\0".encode() + file.read_bytes())
+    return made_of.hexdigest()[:12]
 
 
 def _write_archive(name: str, target: Path) -> None:
@@ -55,12 +80,19 @@ def _write_archive(name: str, target: Path) -> None:
     with tarfile.open(layer, "w") as tar:
         _add_base(tar)
         _add_busybox(tar) if name == "busybox" else _add_packages(tar, PACKAGES[name])
+        if name == "swell":
+            _add_swell(tar)
     with layer.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Env": ["PATH=/usr/bin:/bin"], "Cmd": ["/bin/sleep", "infinity"], "WorkingDir": "/"},
+        "config": {
+            "Env": ["PATH=/usr/bin:/bin"],
+            "Cmd": ["/bin/sleep", "infinity"],
+            "WorkingDir": "/",
+            **CONFIGS.get(name, {}),
+        },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
     manifest = [{"Config": "config.json", "RepoTags": [name_of(name)], "Layers": ["layer.tar"]}]
@@ -89,6 +121,40 @@ def _add_busybox(tar: tarfile.TarFile) -> None:
     for command in run(BUSYBOX, "--list").split():
         if command != "busybox":
             _add_link(tar, f"usr/bin/{command}", "busybox")
+
+
+def _add_swell(tar: tarfile.TarFile) -> None:
+    for distribution in _distributions("swell"):
+        for file in distribution.files or ():
+            path = Path(str(distribution.locate_file(file)))
+            if ".." not in file.parts and path.suffix != ".pyc" and path.is_file():
+                tar.add(path, f"{PLACE}/{file}")
+    for path in _source():
+        tar.add(path, f"{PLACE}/swell/{path.relative_to(SOURCE)}")
+    _add_link(tar, "usr/bin/python", "python3")
+    _add_text(tar, "usr/bin/swell", COMMAND, mode=0o755)
+
+
+def _source() -> list[Path]:
+    return [path for path in SOURCE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+
+
+def _distributions(name: str) -> list[importlib.metadata.Distribution]:
+    """All that one needs to run, itself left out where it is installed from its source tree."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    waiting = [name]
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in found:
+            continue
+        try:
+            found[name] = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of another system or Python
+        needs = [text for text in found[name].requires or () if "extra ==" not in text]
+        waiting += [re.match(r"[A-Za-z0-9._-]+", text).group() for text in needs]  # type: ignore[union-attr]
+    del found["swell"]
+    return list(found.values())
 
 
 def _add_packages(tar: tarfile.TarFile, packages: Iterable[str]) -> None:
@@ -145,7 +211,7 @@ def _add_link(tar: tarfile.TarFile, name: str, to: str) -> None:
     tar.addfile(entry)
 
 
-def _add_text(tar: tarfile.TarFile, name: str, text: str) -> None:
+def _add_text(tar: tarfile.TarFile, name: str, text: str, *, mode: int = 0o644) -> None:
     entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(text.encode()), 0o644
+    entry.size, entry.mode = len(text.encode()), mode
     tar.addfile(entry, io.BytesIO(text.encode()))

@@ -134,7 +134,8 @@ def test_on_a_machine_the_same_things_stay_refused():
             pod(metadata={"name": "x", "annotations": {"swell.dev/epoch": "3"}}),
             (
                 "metadata.annotations has no field 'swell.dev/epoch'; did you mean 'swell.dev/epochs'? (known: "
-                "swell.dev/epochs, swell.dev/gpu-memory, swell.dev/priority, swell.dev/resize, swell.dev/time)"
+                "swell.dev/checkpoints, swell.dev/epochs, swell.dev/gpu-memory, swell.dev/priority, swell.dev/resize, "
+                "swell.dev/time)"
             ),
         ),
     ],

@@ -266,6 +266,7 @@ def test_an_annotated_range_that_could_be_of_either_container_is_refused(resourc
             ": swell.dev/resize must be one of at-checkpoint, immediate, never, but is text",
         ),
         ({"swell.dev/time": "soon"}, ": swell.dev/time: 'soon' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12"),
+        ({"swell.dev/checkpoints": 3}, ": swell.dev/checkpoints must be a folder's path, but is a number: 3; leave it"),
         ({"swell.dev/epoch": "3"}, " has no field 'swell.dev/epoch'; did you mean 'swell.dev/epochs'? (known: swell."),
     ],
 )
@@ -276,8 +277,9 @@ def test_an_annotation_that_cannot_be_meant_is_refused(annotations, said):
 def test_annotations_of_swell_say_what_kubernetes_has_no_field_for_and_win_over_its_fields():
     document = pod(activeDeadlineSeconds=60, priority=3)
     own = {"swell.dev/epochs": "10", "swell.dev/priority": -5, "swell.dev/resize": "immediate", "swell.dev/time": "2h"}
-    spec = read(noted(document, **own))
+    spec = read(noted(document, **own, **{"swell.dev/checkpoints": "/data/resnet"}))
     assert (spec.epochs, spec.priority, spec.resize, spec.time_limit_s) == (10, -5, ResizeMode.IMMEDIATE, 7200.0)
+    assert spec.checkpoints == "/data/resnet"
 
 
 def test_other_annotations_and_labels_mean_nothing_here():

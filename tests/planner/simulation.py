@@ -65,6 +65,7 @@ class Story:
     arrivals: tuple[Arrival, ...]
     outages: tuple[Outage, ...] = ()
     intrusions: tuple[Intrusion, ...] = ()
+    cordons: tuple[Outage, ...] = ()  #: for a while nobody new is to go to a node of a cluster
     users: tuple[tuple[str, Standing], ...] = ()
     lags_s: tuple[float, ...] = (0.0,)  #: taken in turn by everything that is seen later than it happens
 
@@ -110,20 +111,28 @@ class Simulation:
         self._lag = count()
         for arrival in self.story.arrivals:
             self._at(arrival.at, lambda arrival=arrival: self._arrive(arrival))
-        edges = (*self.story.outages, *self.story.intrusions)
+        edges = (*self.story.outages, *self.story.intrusions, *self.story.cordons)
         for moment in {moment for edge in edges for moment in (edge.since, edge.until)}:
             self._at(moment, lambda: None)
 
     # -- what the planner sees -------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        lost = {outage.node for outage in self.story.outages if outage.since <= self.now < outage.until}
+        lost, cordoned = self._struck_by(self.story.outages), self._struck_by(self.story.cordons)
         nodes = tuple(
-            replace(node, is_reachable=node.id not in lost, devices=self._used_devices(node))
+            replace(
+                node,
+                is_reachable=node.id not in lost,
+                is_cordoned=node.id in cordoned,
+                devices=self._used_devices(node),
+            )
             for node in self.story.nodes
         )
         jobs = tuple(live.job for live in self._live.values())
         return Snapshot(self.now, nodes, jobs, users=dict(self.story.users))
+
+    def _struck_by(self, outages: tuple[Outage, ...]) -> set[str]:
+        return {outage.node for outage in outages if outage.since <= self.now < outage.until}
 
     def _used_devices(self, node: Node) -> tuple[Device, ...]:
         used = {

@@ -8,6 +8,18 @@ from hypothesis import strategies as st
 
 from swell.model.cluster import Device, Node
 from swell.model.job import Dimension, JobState, ResizeMode
+from swell.model.placement import (
+    CORDON,
+    NODE_NAME,
+    Company,
+    Effect,
+    Operator,
+    Requirement,
+    Rules,
+    Taint,
+    Term,
+    Toleration,
+)
 from swell.model.plan import JobView, Shape, Standing
 from swell.model.resources import Resources
 
@@ -197,6 +209,61 @@ def _sharing_arrivals(draw: st.DrawFn, number: int) -> Arrival:
     )
     uses = draw(st.none() | st.sampled_from((500, 4096, 7000))) if task.is_share and not is_array else None
     return Arrival(draw(st.sampled_from((0.0, 0.0, 10.0, 30.0, 55.0))), job, lasts, uses_mib=uses)
+
+
+ZONE = "zone"
+LABELS = st.sampled_from(((), ((ZONE, "a"),), ((ZONE, "a"),), ((ZONE, "b"),), ((ZONE, "b"), ("cards", "4"))))
+TAINTS = st.sampled_from(
+    (
+        (),
+        (),
+        (),
+        (Taint("gpu", "yes", Effect.NO_SCHEDULE),),
+        (Taint("old", "", Effect.PREFER_NO_SCHEDULE),),
+        (Taint("gpu", "yes", Effect.NO_EXECUTE), Taint("mine", "", Effect.NO_SCHEDULE)),
+    )
+)
+TERMS = st.sampled_from(
+    (
+        Term((Requirement(ZONE, Operator.NOT_IN, ("b",)),)),
+        Term((Requirement("cards", Operator.GT, ("2",)),)),
+        Term((Requirement(ZONE, Operator.EXISTS),), (Requirement(NODE_NAME, Operator.IN, ("n0",)),)),
+        Term(),
+    )
+)
+TOLERATIONS = st.sampled_from(
+    (
+        Toleration("gpu", "yes"),
+        Toleration("gpu", None, Effect.NO_SCHEDULE),
+        Toleration("", None),
+        Toleration(CORDON.key, None),
+    )
+)
+RULES = st.none() | st.builds(
+    Rules,
+    selector=st.sampled_from(((), (), ((ZONE, "a"),), ((ZONE, "b"),))),
+    terms=st.sampled_from(((), ())) | st.lists(TERMS, min_size=1, max_size=2).map(tuple),
+    tolerations=st.lists(TOLERATIONS, max_size=2).map(tuple),
+    company=st.sampled_from((Company.ANY, Company.ANY, Company.APART, Company.TOGETHER)),
+)
+TASKS_MAX = st.sampled_from((None, None, 1, 2, 3, 6))
+
+
+@st.composite
+def ruled(draw: st.DrawFn, plain: st.SearchStrategy[Story], *, cordons_max: int = 2) -> Story:
+    """The same on a cluster: labels, taints, limits of tasks, cordons that come and go, and jobs that have rules."""
+    story = draw(plain)
+    nodes = tuple(
+        replace(node, labels=draw(LABELS), taints=draw(TAINTS), tasks_max=draw(TASKS_MAX)) for node in story.nodes
+    )
+    shapes: dict[Shape, Shape] = {}
+    for one in story.arrivals:
+        if one.job.shape not in shapes:
+            rules = tuple(draw(RULES) for _ in one.job.shape.roles)
+            shapes[one.job.shape] = replace(one.job.shape, rules=rules)
+    arrivals = tuple(replace(one, job=replace(one.job, shape=shapes[one.job.shape])) for one in story.arrivals)
+    cordons = tuple(draw(st.lists(_outages(nodes), max_size=cordons_max)))
+    return replace(story, nodes=nodes, arrivals=arrivals, cordons=cordons)
 
 
 @st.composite

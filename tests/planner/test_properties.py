@@ -16,16 +16,18 @@ from hypothesis import strategies as st
 
 from swell.model.cluster import Node
 from swell.model.job import JobState, ResizeMode
-from swell.model.plan import JobView, Plan, Resize, Snapshot, Start
+from swell.model.placement import Company, Rules, objection
+from swell.model.plan import JobView, Plan, Resize, SetSlots, Slot, Snapshot, Start
 from swell.model.reason import Code
 from swell.model.resources import Resources
-from swell.planner import check_plan, make_plan
+from swell.planner import check_plan, explain, make_plan
 from swell.planner.rank import line_up
 
 from .simulation import Simulation, Story, applied
-from .stories import punctual_stories, stories, training_stories
+from .stories import punctual_stories, ruled, sharing_stories, stories, training_stories
 
-ALL = stories() | training_stories()
+ALL = stories() | training_stories() | ruled(stories() | training_stories())
+SEVERAL_ROLES = stories(roles_max=3) | training_stories() | ruled(stories(roles_max=3))
 
 
 def played(story: Story) -> Iterator[tuple[Simulation, Snapshot, Plan]]:
@@ -42,10 +44,13 @@ def played(story: Story) -> Iterator[tuple[Simulation, Snapshot, Plan]]:
 
 
 def steps_max(story: Story) -> int:
-    return 50 + 20 * (story.tasks + len(story.arrivals) + len(story.outages))
+    return 50 + 20 * (story.tasks + len(story.arrivals) + len(story.outages) + len(story.cordons))
 
 
 # -- a second way to count, that shares nothing with the planner ---------------------------------------------
+
+
+Free = dict[str, tuple[Node, Resources, int]]  # the node, what is left of it, and how many tasks it still takes
 
 
 def copies(task: Resources, free: Resources) -> int:
@@ -53,36 +58,56 @@ def copies(task: Resources, free: Resources) -> int:
     return min((max(there, 0) // want for want, there in pairs if want), default=10**9)
 
 
-def fits(job: JobView, free: dict[str, Resources]) -> bool:
+def may_use(rules: Rules, node: Node) -> bool:
+    labels = dict(node.labels or ())
+    return (
+        node.labels is None or objection(rules, labels, node.taints, name=node.id, is_cordoned=node.is_cordoned) is None
+    )
+
+
+def fits(job: JobView, free: Free) -> bool:
     """Exact for equal tasks, which is all that the stories of these properties have."""
     ((task, count),) = job.shape.tasks_at(1 if job.shape.is_array else job.shape.width_min)
-    return sum(copies(task, room) for room in free.values()) >= count
+    rules = (job.shape.rules or (None,))[0] or Rules()
+    is_cluster = any(node.labels is not None for node, _, _ in free.values())
+    each = [min(copies(task, left), max(tasks, 0)) for node, left, tasks in free.values() if may_use(rules, node)]
+    if rules.company is Company.TOGETHER and is_cluster:
+        return max(each, default=0) >= count
+    return sum(min(one, 1) if rules.company is Company.APART and is_cluster else one for one in each) >= count
 
 
-def capacity(nodes: tuple[Node, ...]) -> dict[str, Resources]:
-    return {node.id: node.capacity for node in nodes}
+def capacity(nodes: tuple[Node, ...]) -> Free:
+    return {node.id: (node, node.capacity, 10**9 if node.tasks_max is None else node.tasks_max) for node in nodes}
 
 
-def left_over(snapshot: Snapshot, *, without: frozenset[int] = frozenset()) -> dict[str, Resources]:
+def without_rules(free: Free) -> Free:
+    return {name: (replace(node, labels=None), left, tasks) for name, (node, left, tasks) in free.items()}
+
+
+def left_over(snapshot: Snapshot, *, without: frozenset[int] = frozenset()) -> Free:
     """What is free on machines that answer, were some jobs gone."""
     free = capacity(tuple(node for node in snapshot.nodes if node.is_reachable))
     for job, slot in snapshot.held():
         if slot.node in free and job.id not in without:
-            free[slot.node] -= slot.resources
+            node, left, tasks = free[slot.node]
+            free[slot.node] = node, left - slot.resources, tasks - 1
     return free
 
 
 def assert_nothing_is_promised_twice(snapshot: Snapshot) -> None:
     held: dict[str, Resources] = {node.id: Resources() for node in snapshot.nodes}
     devices: Counter[str] = Counter()
+    tasks: Counter[str] = Counter()
     for _, slot in snapshot.held():
         held[slot.node] += slot.resources
+        tasks[slot.node] += 1
         devices.update(slot.devices)
         assert len(slot.devices) == slot.resources.gpus
         assert set(slot.devices) <= {device.id for device in snapshot.nodes_by_id[slot.node].devices}
     for node in snapshot.nodes:
         assert held[node.id].cpus_milli <= node.cpus_milli
         assert held[node.id].memory_mib <= node.memory_mib
+        assert node.tasks_max is None or tasks[node.id] <= node.tasks_max
     assert all(holders == 1 for holders in devices.values())
 
 
@@ -98,7 +123,7 @@ def starting(plan: Plan) -> dict[int, Start]:
 # -- at every moment -----------------------------------------------------------------------------------------
 
 
-@given(stories(roles_max=3) | training_stories())
+@given(SEVERAL_ROLES)
 def test_nothing_is_ever_promised_twice_also_while_slots_drain(story: Story):
     for _, snapshot, plan in played(story):
         assert_nothing_is_promised_twice(snapshot)
@@ -106,7 +131,7 @@ def test_nothing_is_ever_promised_twice_also_while_slots_drain(story: Story):
         check_plan(snapshot, plan)
 
 
-@given(stories(roles_max=3) | training_stories())
+@given(SEVERAL_ROLES)
 def test_a_gang_starts_whole_or_not_at_all_and_within_its_widths(story: Story):
     for _, snapshot, plan in played(story):
         for start in starting(plan).values():
@@ -117,6 +142,36 @@ def test_a_gang_starts_whole_or_not_at_all_and_within_its_widths(story: Story):
             assert all(snapshot.nodes_by_id[slot.node].is_reachable for slot in start.slots)
 
 
+@given(ruled(stories(roles_max=3) | training_stories()))
+def test_no_task_goes_where_its_rules_forbid_it_and_what_runs_stays_where_it_is(story: Story):
+    for _, snapshot, plan in played(story):
+        for job, slots, new in given_slots(snapshot, plan):
+            for slot, rules in zip(slots, rules_by_rank(job, slots), strict=True):
+                node, here = snapshot.nodes_by_id[slot.node], sum(one.node == slot.node for one in slots)
+                assert slot not in new or may_use(rules, node)
+                assert slot in new or slot.is_draining or slot in job.slots
+                if slot in new and len(job.shape.roles) == 1:
+                    assert rules.company is not Company.APART or here == 1
+                    assert rules.company is not Company.TOGETHER or here == len(slots)
+
+
+def given_slots(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[JobView, tuple[Slot, ...], tuple[Slot, ...]]]:
+    """Of each job that gets or loses some: all it has then, and which of them are new."""
+    for action in plan.actions:
+        if isinstance(action, Start | SetSlots):
+            job = snapshot.jobs_by_id[action.job]
+            known = {slot.number for slot in job.slots}
+            yield job, action.slots, tuple(slot for slot in action.slots if slot.number not in known)
+
+
+def rules_by_rank(job: JobView, slots: tuple[Slot, ...]) -> list[Rules]:
+    if job.shape.is_array:
+        return [job.shape.rules[0] or Rules()] * len(slots)
+    width = len(slots) - sum(count for _, count in job.shape.roles[1:])
+    counts = [width, *(count for _, count in job.shape.roles[1:])]
+    return [rules or Rules() for rules, count in zip(job.shape.rules, counts, strict=True) for _ in range(count)]
+
+
 @given(ALL)
 def test_every_job_that_waits_has_one_reason_and_it_is_true(story: Story):
     for _, snapshot, plan in played(story):
@@ -125,7 +180,9 @@ def test_every_job_that_waits_has_one_reason_and_it_is_true(story: Story):
         empty, free = capacity(snapshot.nodes), left_over(snapshot)
         reachable = left_over(snapshot, without=frozenset(snapshot.jobs_by_id))
         for job, verdict in ((queued[number], verdict) for number, verdict in plan.verdicts.items()):
-            assert (verdict.code is Code.CANNOT_RUN_HERE) == (not fits(job, empty))
+            assert (verdict.code is Code.CANNOT_RUN_HERE) == (not fits(job, without_rules(empty)))
+            is_kept_off = fits(job, without_rules(empty)) and not fits(job, empty)
+            assert (verdict.code is Code.NO_SUITABLE_NODE) == is_kept_off
             assert (verdict.code is Code.WORKER_UNREACHABLE) == (fits(job, empty) and not fits(job, reachable))
             if verdict.code is Code.WAITING_IN_LINE:
                 assert fits(job, free)
@@ -139,7 +196,8 @@ def test_nobody_overtakes_one_of_the_same_shape(story: Story):
         refused = set()
         for job in waiting(snapshot):
             if job.id in plan.verdicts:
-                refused.add(job.shape)
+                if is_within_its_users_limit(snapshot, job):
+                    refused.add(job.shape)
             else:
                 assert job.shape not in refused
 
@@ -189,7 +247,7 @@ def test_planning_twice_changes_nothing(story: Story):
         assert make_plan(applied(snapshot, plan)).actions == ()
 
 
-@given(stories(roles_max=3) | training_stories(), st.integers(0, 1000))
+@given(SEVERAL_ROLES, st.integers(0, 1000))
 def test_the_order_of_jobs_and_nodes_does_not_matter(story: Story, seed: int):
     chance = random.Random(seed)
     for _, snapshot, plan in played(story):
@@ -198,6 +256,25 @@ def test_the_order_of_jobs_and_nodes_does_not_matter(story: Story, seed: int):
         copies = tuple(replace(job, shape=replace(job.shape)) for job in jobs)
         assert make_plan(replace(snapshot, nodes=tuple(nodes), jobs=tuple(jobs))) == plan
         assert make_plan(replace(snapshot, nodes=tuple(nodes), jobs=copies)) == plan
+
+
+@given(SEVERAL_ROLES | sharing_stories() | ruled(sharing_stories()), st.integers(0, 1000))
+def test_a_plan_can_be_made_also_when_nodes_have_less_than_is_held_there(story: Story, seed: int):
+    """Pods of others came, devices vanished or are used by others: nothing new goes there, and nothing breaks."""
+    chance = random.Random(seed)
+    for _, snapshot, _ in played(story):
+        now = replace(snapshot, nodes=tuple(shrunk(node, chance) for node in snapshot.nodes))
+        plan = make_plan(now)
+        check_plan(now, plan)
+        assert all(explain(now, now.jobs_by_id[job], verdict).message for job, verdict in plan.verdicts.items())
+        assert make_plan(applied(now, plan)).actions == ()
+
+
+def shrunk(node: Node, chance: random.Random) -> Node:
+    some = chance.sample(node.devices, chance.randint(0, len(node.devices)))
+    devices = tuple(replace(device, outsiders_mib=chance.choice((0, 0, 4000))) for device in some)
+    tasks_max = chance.choice((node.tasks_max, 0, 1, 2))
+    return replace(node, cpus_milli=chance.randint(0, node.cpus_milli), devices=devices, tasks_max=tasks_max)
 
 
 # -- in the long run -----------------------------------------------------------------------------------------
@@ -214,7 +291,7 @@ def test_every_job_that_can_run_ends_and_drains_are_bounded(story: Story):
 def drains_max(story: Story) -> int:
     """A slot is drained for somebody who came, started or ended, or for a machine that came or went."""
     widths = sum(one.job.shape.width_max for one in story.arrivals if one.job.shape.is_array)
-    return widths * (3 * len(story.arrivals) + 2 * len(story.outages))
+    return widths * (3 * len(story.arrivals) + 2 * len(story.outages) + 2 * len(story.cordons))
 
 
 @given(ALL)
@@ -253,7 +330,7 @@ def test_nobody_is_resized_below_its_least_or_above_its_most(story: Story):
                 assert shape.width_min <= action.width <= shape.width_max
 
 
-@given(punctual_stories())
+@given(punctual_stories() | ruled(punctual_stories(), cordons_max=0))
 def test_backfill_never_delays_the_first_that_waits(story: Story):
     """Its promise is the moment at which it would fit if nobody else were started any more.
 

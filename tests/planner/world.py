@@ -8,6 +8,7 @@ from functools import cache
 
 from swell.model.cluster import Device, Node
 from swell.model.job import Dimension, JobState, ResizeMode
+from swell.model.placement import Rules, Taint
 from swell.model.plan import JobView, Shape, Slot, Snapshot
 from swell.model.profile import Training
 from swell.model.quantity import parse_cpus, parse_duration, parse_range
@@ -25,14 +26,28 @@ def node(
     is_reachable: bool = True,
     gpu_gib: float = 16,
     outsiders_gib: tuple[float, ...] = (),
+    labels: dict[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    is_cordoned: bool = False,
+    tasks_max: int | None = None,
 ) -> Node:
-    """`outsiders_gib`: what processes outside Swell use of the first GPUs."""
+    """`outsiders_gib`: what processes outside Swell use of the first GPUs. With labels it is a cluster's node."""
     used = (*outsiders_gib, *(0.0,) * (gpus - len(outsiders_gib)))
     devices = tuple(
         Device(f"{name}-gpu{n}", int(gpu_gib * GIB), "test", simulated=True, outsiders_mib=int(gib * GIB))
         for n, gib in enumerate(used)
     )
-    return Node(name, parse_cpus(cpus), int(memory_gib * GIB), devices, is_reachable)
+    return Node(
+        name,
+        parse_cpus(cpus),
+        int(memory_gib * GIB),
+        devices,
+        is_reachable,
+        labels=None if labels is None else tuple(sorted(labels.items())),
+        taints=taints,
+        is_cordoned=is_cordoned,
+        tasks_max=tasks_max,
+    )
 
 
 @cache
@@ -163,6 +178,16 @@ def array(
 @cache
 def _lanes(resources: Resources, at_once: int, limit: float | None) -> Shape:
     return Shape(((resources, 1),), Dimension.TASKS, 1, at_once, is_array=True, time_limit_s=limit)
+
+
+@cache
+def _with_rules(shape: Shape, rules: tuple[Rules | None, ...]) -> Shape:
+    return replace(shape, rules=rules)
+
+
+def under(job: JobView, *rules: Rules | None) -> JobView:
+    """The same job with rules, one for each role."""
+    return replace(job, shape=_with_rules(job.shape, rules))
 
 
 def world(*things: Node | JobView, now: float = 0.0) -> Snapshot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swell.engines.workers.logs import LogFolder
+from swell.engines.logfolder import LogFolder
 from swell.model.job import AttemptId
 from swell.worker.logs import LogWatch
 

@@ -169,11 +169,14 @@ def _checkpoint(services: Services, attempt: AttemptId, told: CheckpointIn) -> C
 
 
 def _path_inside(services: Services, job: JobRecord, told: str) -> str:
-    """Relative to the job's folder. What lies outside, or is not there, cannot be resumed from."""
+    """Relative to the job's folder. What lies outside, or, where we can look, is not there, is none to resume from."""
     if "\0" in told:
         raise Rejected("the checkpoint's path holds a null character, which no file's name can")
     given = Path(services.checkpoints(job))
-    resolved = _resolve(given, told) if job.uid is None else _resolve_as_user(job, given, told)
+    if not services.sees_checkpoints:
+        resolved: tuple[Path, Path] | None = given, Path(os.path.normpath(given / told))
+    else:
+        resolved = _resolve(given, told) if job.uid is None else _resolve_as_user(job, given, told)
     if resolved is None:
         raise Rejected(f"the checkpoint {told!r} does not exist; make it durable first, then report it")
     folder, found = resolved

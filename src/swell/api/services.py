@@ -31,7 +31,7 @@ class Services:
     token: str
     worker_token: str
     job_secret: str  #: what the tokens of jobs are made with
-    checkpoints: Callable[[JobRecord], str]  #: a job's folder for them
+    checkpoints: Callable[[JobRecord], str]  #: a job's folder for them, as the job sees it
     url: str  #: how jobs and others reach us
     hosts: frozenset[str]  #: what a Host header may say
     server_id: str  #: new for every process; workers repeat themselves to a new one
@@ -40,6 +40,7 @@ class Services:
     box: Box | None = None  #: the users of this machine; None: it is not for them
     members: Members | None = None  #: the users of a cluster; None: it is not for them
     try_out: Callable[[Sequence[Manifest]], None] = lambda _: None  #: refuses what a cluster would refuse
+    sees_checkpoints: bool = True  #: False: that folder is inside pods
     is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)

@@ -8,7 +8,7 @@ from swell.cli.options import state_option
 
 
 @click.command("down")
-@click.option("--cancel", is_flag=True, help="Cancel all jobs first and wait for them to end.")
+@click.option("--cancel", is_flag=True, help="Cancel all jobs first, of everybody, and wait for them to end.")
 @state_option
 def command(cancel: bool, state: str | None) -> int:
     """Stop the server and its worker. Running jobs go on and are taken up by the next `swell up`."""
@@ -22,7 +22,7 @@ def command(cancel: bool, state: str | None) -> int:
     if is_running(folder):
         client = Client(folder)
         if cancel:
-            for job in client.cancel_all():
+            for job in client.cancel_all(all_users=True):
                 job.wait()
         else:
             running = sum(not job.has_ended and job.state != "queued" for job in client.jobs())

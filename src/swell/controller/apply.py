@@ -190,11 +190,7 @@ def launches(
             environment=job.environment,
             env=spec.env,
             own=own,
-            lanes=tuple(
-                Lane(slot.number, slot.devices, of_rank[slot.number] if of_rank else 0)
-                for slot in attempt.slots
-                if slot.node == node and not slot.is_draining
-            ),
+            lanes=tuple(_lane(slot, of_rank) for slot in attempt.slots if slot.node == node and not slot.is_draining),
             indices=str(_without(spec.array.indices, done)) if spec.array else _ranks(attempt.slots, node),
             is_array=spec.array is not None,
             world_size=world_size if spec.array is None else len(spec.array.indices),
@@ -210,9 +206,14 @@ def launches(
             manifest=job.manifest,
             has_begun=attempt.started_at is not None,
             shares_mib=tuple(_share_mib(role, job.gpu_memory_mib) for role in spec.roles),
+            draining=tuple(_lane(slot, of_rank) for slot in attempt.slots if slot.node == node and slot.is_draining),
         )
         for node in nodes
     )
+
+
+def _lane(slot: Slot, of_rank: list[int]) -> Lane:
+    return Lane(slot.number, slot.devices, of_rank[slot.number] if of_rank else 0)
 
 
 def _roles_by_rank(spec: JobSpec, width: int) -> list[int]:

@@ -30,7 +30,7 @@ IN_WORDS = {
     CAUSE_EVICTED: "task {index} was evicted from {node}: {problem}",
     CAUSE_IMAGE: "the image of task {index} cannot be used: {problem}",
     CAUSE_MEMORY: "task {index} ran out of memory",
-    CAUSE_NODE_LOST: "task {index} was lost with {node}: {problem}",
+    CAUSE_NODE_LOST: "task {index} was lost on {node}: {problem}",
     CAUSE_NOT_PLACED: "task {index} could not be placed on {node}: {problem}",
 }
 

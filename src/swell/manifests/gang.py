@@ -186,6 +186,7 @@ def make_spec(
         env=(),  # every role has its own
         umask=context.umask,
         epochs=identity.epochs,
+        checkpoints=identity.checkpoints,
         resize=identity.resize,
         retries=0 if context.on_cluster else min(retries, RETRIES_MAX),  # there the object's own controller tries again
         rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks

@@ -12,6 +12,7 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.affinity import read_labels
+from swell.manifests.command import read_folder
 from swell.manifests.context import Context
 from swell.manifests.fields import (
     Fields,
@@ -47,8 +48,9 @@ METADATA = Fields(
 )
 RANGE = ("request", "limit")
 SHARE = "swell.dev/gpu-memory"
+FOLDER = "swell.dev/checkpoints"
 OWN_PREFIX = "swell.dev/"
-OWN = tuple(OWN_PREFIX + name for name in ("epochs", "gpu-memory", "priority", "resize", "time"))
+OWN = tuple(OWN_PREFIX + name for name in ("checkpoints", "epochs", "gpu-memory", "priority", "resize", "time"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Identity:
     priority: int | None = None
     resize: ResizeMode = ResizeMode.AT_CHECKPOINT
     time_limit_s: float | None = None
+    checkpoints: str | None = None  #: the folder for them, as its containers see it
     labels: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, str] = field(default_factory=dict)  #: labels that a controller would give its pods
     #: What `valueFrom.fieldRef` finds beside name and namespace, by path.
@@ -97,6 +100,7 @@ def _identity(metadata: dict[str, Any], context: Context) -> Identity:
         priority=read_priority(*said["swell.dev/priority"]) if "swell.dev/priority" in said else None,
         resize=read_resize(*said["swell.dev/resize"]) if "swell.dev/resize" in said else ResizeMode.AT_CHECKPOINT,
         time_limit_s=quantity(parse_duration, *said["swell.dev/time"]) if "swell.dev/time" in said else None,
+        checkpoints=_annotated_folder(said, context),
         labels=labels,
     )
 
@@ -110,6 +114,13 @@ def _name(metadata: dict[str, Any], context: Context) -> str:
         if context.name:
             return read_name(context.name)
         raise Rejected("neither name nor generateName is given; write name: train")
+
+
+def _annotated_folder(said: dict[str, tuple[object, str]], context: Context) -> str | None:
+    if FOLDER not in said:
+        return None
+    base = "/" if context.on_cluster else context.workdir
+    return read_folder(said[FOLDER][0], base, said[FOLDER][1], otherwise="one that Swell names")
 
 
 def _annotated_share(said: dict[str, tuple[object, str]]) -> int | None:

@@ -34,9 +34,10 @@ class Node:
     devices: tuple[Device, ...] = ()
     is_reachable: bool = True  #: False: it keeps what it holds, and nothing new is sent there
     container_runtime: str = ""  #: the command that runs containers there; empty: none
-    labels: tuple[tuple[str, str], ...] = ()  #: of a cluster's node; a machine of our own has none
-    taints: tuple[Taint, ...] = ()  #: as above
-    is_cordoned: bool = False  #: as above; nobody new is to go there
+    labels: tuple[tuple[str, str], ...] | None = None  #: of a cluster's node; None: a machine of our own, without rules
+    taints: tuple[Taint, ...] = ()  #: of a cluster's node
+    is_cordoned: bool = False  #: of a cluster's node: it keeps what it holds, and nobody new is to go there
+    tasks_max: int | None = None  #: how many tasks of ours it takes, were all of them there; None: no limit
 
     @property
     def capacity(self) -> Resources:

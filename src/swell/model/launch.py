@@ -32,7 +32,8 @@ class LaunchRole:
     first_rank: int = 0  #: from which its tasks are counted
 
 
-OF_OBJECTS = frozenset({"width", "manifest", "has_begun", "shares_mib"})  # fields of a launch that workers are not told
+#: fields of a launch that workers are not told
+OF_OBJECTS = frozenset({"width", "manifest", "has_begun", "shares_mib", "draining"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class Launch:
     manifest: str = field(default="", compare=False)  #: hash of what its object is made from; empty: it is none
     has_begun: bool = field(default=False, compare=False)  #: has a task of it been seen running, so its object existed?
     shares_mib: tuple[int, ...] = field(default=(), compare=False)  #: of each role: of one GPU; 0: whole ones, or none
+    draining: tuple[Lane, ...] = field(default=(), compare=False)  #: lanes in which what runs may go on to its end
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
         return replace(self, is_stopping=True, grace_s=grace_s, generation=generation)
@@ -222,9 +224,12 @@ def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
     )
 
 
+OF_CLUSTERS = ("labels", "taints", "is_cordoned", "tasks_max")
+
+
 def node_document(node: Node) -> dict[str, Any]:
-    """What a worker says of its machine. Labels, taints and cordons are a cluster's: its engine reads them there."""
-    return {name: value for name, value in asdict(node).items() if name not in ("labels", "taints", "is_cordoned")}
+    """What a worker says of its machine, without what only a cluster's nodes have: its engine reads that there."""
+    return {name: value for name, value in asdict(node).items() if name not in OF_CLUSTERS}
 
 
 def parse_node(document: dict[str, Any]) -> Node:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.job import Dimension, JobId, JobState, ResizeMode
+from swell.model.placement import Rules
 from swell.model.profile import Training
 from swell.model.reason import Code
 from swell.model.resources import Resources
@@ -36,6 +37,7 @@ class Shape:
     width_max: int  #: of an array: how many tasks may run at once
     is_array: bool
     time_limit_s: float | None  #: None: endless; of an array: per task
+    rules: tuple[Rules | None, ...] = ()  #: by role; empty: none of them has any
 
     def tasks_at(self, width: int) -> tuple[tuple[Resources, int], ...]:
         """Groups of equal tasks at a width, in rank order."""
@@ -43,6 +45,9 @@ class Shape:
             return tuple((_with_gpus(resources, width), count) for resources, count in self.roles)
         (resources, _), *others = self.roles
         return ((resources, width), *others)
+
+    def rules_of(self, role: int) -> Rules | None:
+        return self.rules[role] if self.rules else None
 
     def with_shares(self, mib: int) -> Shape:
         return replace(self, roles=tuple((resources.with_share(mib), count) for resources, count in self.roles))

@@ -35,6 +35,7 @@ class Code(StrEnum):
     WAITING_FOR_JOB = "WaitingForJob"  # another job must end first
     WAITING_TO_RETRY = "WaitingToRetry"  # it failed a moment ago and is tried again soon
     CANNOT_RUN_HERE = "CannotRunHere"  # it wants more than exists; waiting will not help
+    NO_SUITABLE_NODE = "NoSuitableNode"  # its rules keep it off the nodes that could hold it
     NO_WORKER = "NoWorker"  # no machine has offered itself yet
     USER_LIMIT = "UserLimit"  # its owner holds as much as they may
     OVER_ESTIMATE = "OverEstimate"  # it ran longer than its estimate, so others of its priority go first

@@ -1,16 +1,19 @@
 """Is this plan safe? A second, dull opinion that shares no code with the planner.
 
 It counts again from the snapshot: nothing over-committed on any node or device, no half gang, no width
-outside its range, no device that somebody has not been seen to give back; nobody is resized or preempted who would
+outside its range, no device that somebody has not been seen to give back, no new task on a node that its rules
+forbid; nobody is resized or preempted who would
 lose work that was not offered, and only higher priority preempts.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from swell.model.cluster import Device, Node
 from swell.model.job import JobId, JobState, ResizeMode
+from swell.model.placement import NO_RULES, Company, Rules, objection
 from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start
 
 
@@ -36,6 +39,7 @@ def check_plan(snapshot: Snapshot, plan: Plan) -> None:
         if isinstance(action, Start | SetSlots):  # whoever yields holds what it has until it has been seen to stop
             holds[action.job] = action.slots
     _check_added(snapshot, added)
+    _check_rules(snapshot, plan)
     _check_capacity(snapshot, holds.values(), added)
     _check_limits(snapshot, holds, growing)
     _check_verdicts(snapshot, plan)
@@ -137,6 +141,40 @@ def _check_added(snapshot: Snapshot, added: list[Slot]) -> None:
         _require(not unknown, f"devices {sorted(unknown)} are not on node {slot.node}")
 
 
+def _check_rules(snapshot: Snapshot, plan: Plan) -> None:
+    """Of tasks that are new; one that runs may stay where it is, whatever has become of its node."""
+    nodes = {node.id: node for node in snapshot.nodes if node.labels is not None}
+    if not nodes:
+        return
+    for action in plan.actions:
+        job = snapshot.jobs_by_id[action.job]
+        if isinstance(action, Start):
+            first = 0
+            for role, (_, count) in enumerate(job.shape.tasks_at(action.width)):
+                slots = action.slots[first : first + count]
+                _check_role(job, job.shape.rules[role] if job.shape.rules else None, slots, slots, nodes)
+                first += count
+        elif isinstance(action, SetSlots):
+            known = {slot.number for slot in job.slots}
+            new = tuple(slot for slot in action.slots if slot.number not in known)
+            _check_role(job, job.shape.rules[0] if job.shape.rules else None, new, action.slots, nodes)
+
+
+def _check_role(
+    job: JobView, rules: Rules | None, new: tuple[Slot, ...], all_: tuple[Slot, ...], nodes: dict[str, Node]
+) -> None:
+    tasks = Counter(slot.node for slot in all_)
+    for node in (nodes[name] for name in {slot.node for slot in new} if name in nodes):
+        labels = dict(node.labels or ())
+        why = objection(rules or NO_RULES, labels, node.taints, name=node.id, is_cordoned=node.is_cordoned)
+        _require(why is None, f"job {job.id} may not use {node.id}: {why}")
+        here = tasks[node.id]
+        if rules is not None and rules.company is Company.APART:
+            _require(here == 1, f"job {job.id}: {here} tasks on {node.id} want to be apart")
+        if rules is not None and rules.company is Company.TOGETHER:
+            _require(here == len(all_), f"job {job.id}: tasks that want to be on one node are on several")
+
+
 def _check_capacity(snapshot: Snapshot, holds: Iterable[tuple[Slot, ...]], added: list[Slot]) -> None:
     held_on, added_on = _by_node(slot for slots in holds for slot in slots), _by_node(added)
     for node in snapshot.nodes:
@@ -159,6 +197,8 @@ def _check_node(node: Node, held: list[Slot], added: list[Slot]) -> None:
     if any(slot.resources.memory_mib for slot in added):
         memory_mib = sum(slot.resources.memory_mib for slot in held)
         _require(memory_mib <= node.memory_mib, f"memory of {node.id} is promised beyond its size")
+    if node.tasks_max is not None:
+        _require(len(held) <= node.tasks_max, f"{node.id} has {len(held)} tasks and takes {node.tasks_max}")
     for device in node.devices:
         if any(device.id in slot.devices for slot in added):
             _check_device(node, device, [slot for slot in held if device.id in slot.devices])

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from swell.model.cluster import GPU_MEMORY_LABEL
 from swell.model.job import JobId, JobState
+from swell.model.placement import Company
 from swell.model.plan import ENDLESS, JobView, Snapshot, Standing, Verdict
 from swell.model.reason import Code, Evidence, Reason
 from swell.model.resources import NOTHING, Resources
-from swell.planner.place import foreign_gpus, held_gpus
+from swell.planner.allow import counted
+from swell.planner.facts import Facts, facts, forbidden_nodes, offered
+from swell.planner.fit import Groups
 from swell.planner.rank import gpus_of
-from swell.planner.room import Groups, Room, size, taken
+from swell.planner.room import Room, size
 from swell.planner.size import least
 
 NAMES_SHOWN_MAX = 5  # a sentence with more ids is not read
@@ -79,8 +81,8 @@ class _Case:
         return len(self.snapshot.nodes) == 1
 
     @property
-    def facts(self) -> _Facts:
-        return _facts(_Same(self.snapshot))
+    def facts(self) -> Facts:
+        return facts(self.snapshot, self.job.shape.rules)
 
     def evidence(self) -> Evidence:
         task, free = self.task, _nearest(self.facts.free, self.task)
@@ -99,54 +101,6 @@ class _Case:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What is true for everybody: worked out once a snapshot, as a listing explains thousands of jobs."""
-
-    free: tuple[Resources, ...]  #: by node that answers; of GPU memory the most that one GPU has left
-    foreign: int  #: GPUs that only processes outside Swell use
-    holders: list[JobId]  #: who holds room there
-    draining: list[JobId]  #: and will give some of it back when tasks end
-    yielding: list[JobId]  #: or at their next checkpoint
-    ends_at: float | None  #: when all holders have ended at the latest; None: nobody holds room
-
-
-class _Same:
-    """A snapshot that is equal only to itself: comparing what is in it would cost more than the facts."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-
-    def __hash__(self) -> int:
-        return id(self.snapshot)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.snapshot is self.snapshot
-
-
-@lru_cache(maxsize=1)
-def _facts(same: _Same) -> _Facts:
-    snapshot = same.snapshot
-    foreign = foreign_gpus(snapshot, held_gpus(snapshot))
-    room = Room.of((node for node in snapshot.nodes if node.is_reachable), foreign=foreign)
-    held = [(job, slot) for job, slot in snapshot.held() if slot.node in room.nodes]
-    room.take(taken(slot for _, slot in held))
-    return _Facts(
-        free=tuple(_not_below_zero(room, node) for node in room.nodes),
-        foreign=len(foreign),
-        holders=sorted({job.id for job, _ in held}),
-        draining=sorted({job.id for job, slot in held if slot.is_draining}),
-        yielding=sorted({job.id for job, _ in held if job.yielding is not None and job.yielding < job.width}),
-        ends_at=max((job.ends_at for job, _ in held), default=None),
-    )
-
-
-def _not_below_zero(room: Room, node: str) -> Resources:
-    free = room.on(node)
-    numbers = (free.cpus_milli, free.memory_mib, free.gpus, room.largest_share_mib(node))
-    return Resources(*(max(number, 0) for number in numbers))
-
-
 def _nearest(rooms: Iterable[Resources], wanted: Resources) -> Resources:
     """What there is on the one node that comes nearest to holding a task."""
     return max(rooms, key=lambda room: (_share(wanted, room), *size(room)), default=NOTHING)
@@ -163,7 +117,7 @@ def _share(wanted: Resources, free: Resources) -> float:
 
 def _cannot_run_here(case: _Case) -> Reason:
     room = Room.of(case.snapshot.nodes)
-    largest = _nearest((_not_below_zero(room, node) for node in room.nodes), case.task)
+    largest = _nearest((offered(room, node) for node in room.nodes), case.task)
     evidence = case.evidence()
     evidence |= {"largest_node_cpus": largest.cpus_milli / 1000, "largest_node_gpus": largest.gpus}
     evidence |= {"largest_node_memory_mib": largest.memory_mib}
@@ -231,6 +185,29 @@ def _tasks(count: int) -> str:
     return f"{count} task" + ("" if count == 1 else "s")
 
 
+def _no_suitable_node(case: _Case) -> Reason:
+    snapshot, rules = case.snapshot, case.job.shape.rules
+    forbidden = forbidden_nodes(snapshot, rules)
+    problems = counted(forbidden.values())
+    total, allowed = len(snapshot.nodes), len(snapshot.nodes) - len(forbidden)
+    if not allowed:
+        message = f"it wants {case.wants}, but its rules allow none of the {total} nodes"
+    else:
+        message = f"it wants {case.wants}{_company(case)}, and the {allowed} of {total} nodes that its rules allow "
+        message += "could not hold that if they were empty"
+    message = "; ".join((message, *problems[:NAMES_SHOWN_MAX]))
+    evidence = case.evidence() | {"nodes_allowed": allowed, "objections": problems}
+    following = "change its node selector, affinity or tolerations, or label, untaint or uncordon a node"
+    return Reason(Code.NO_SUITABLE_NODE, message, evidence, f"{following}; it starts as soon as nodes allow it")
+
+
+def _company(case: _Case) -> str:
+    wanted = {one.company for one in case.job.shape.rules if one is not None}
+    words = {Company.APART: "on as many different nodes", Company.TOGETHER: "all on one node"}
+    found = " and ".join(words[one] for one in words if one in wanted)
+    return f" {found}" if found else ""
+
+
 def _no_worker(case: _Case) -> Reason:
     return Reason(
         Code.NO_WORKER,
@@ -241,21 +218,25 @@ def _no_worker(case: _Case) -> Reason:
 
 
 def _waiting_for_room(case: _Case) -> Reason:
-    facts, behind = case.facts, case.verdict.behind
-    evidence = case.evidence() | {"held_by": facts.holders[:NAMES_SHOWN_MAX], "behind": behind}
+    known, behind = case.facts, case.verdict.behind
+    evidence = case.evidence() | {"held_by": known.holders[:NAMES_SHOWN_MAX], "behind": behind}
     where = "free here is" if case.is_one_machine else "the most that is free on one node is"
-    message = f"it wants {case.wants}; {where} {_nearest(facts.free, case.task).as_far_as(case.task)}"
-    if facts.holders:
-        message += f"; the rest is held by {_jobs(facts.holders)}"
-    if facts.foreign and (case.task.gpus or case.task.is_share):
-        message += f"; processes outside Swell use {facts.foreign} GPU" + ("" if facts.foreign == 1 else "s")
-    if facts.draining:
-        message += f"; {_jobs(facts.draining)} will give room back when tasks end"
-    if facts.yielding:
-        message += f"; {_jobs(facts.yielding)} will give room back at the next checkpoint"
+    message = f"it wants {case.wants}; {where} {_nearest(known.free, case.task).as_far_as(case.task)}"
+    if known.holders:
+        message += f"; the rest is held by {_jobs(known.holders)}"
+    if known.foreign and (case.task.gpus or case.task.is_share):
+        message += f"; processes outside Swell use {known.foreign} GPU" + ("" if known.foreign == 1 else "s")
+    if known.full:
+        message += f"; {known.full} node{' holds' if known.full == 1 else 's hold'} as many tasks as may be there"
+    if known.draining:
+        message += f"; {_jobs(known.draining)} will give room back when tasks end"
+    if known.yielding:
+        message += f"; {_jobs(known.yielding)} will give room back at the next checkpoint"
     if behind is not None:
         message += f"; job {behind} is served before it"
-    return Reason(Code.WAITING_FOR_ROOM, message, evidence, _when(facts.ends_at, case.snapshot.now))
+    if known.forbidden:
+        message += f"; its rules keep it off {'; '.join(counted(known.forbidden)[:NAMES_SHOWN_MAX])}"
+    return Reason(Code.WAITING_FOR_ROOM, message, evidence, _when(known.ends_at, case.snapshot.now))
 
 
 def _when(latest: float | None, now: float) -> str:
@@ -357,6 +338,7 @@ _WAITING: dict[Code, Callable[[_Case], Reason]] = {
     Code.WAITING_FOR_JOB: _waiting_for_job,
     Code.WAITING_TO_RETRY: _waiting_to_retry,
     Code.CANNOT_RUN_HERE: _cannot_run_here,
+    Code.NO_SUITABLE_NODE: _no_suitable_node,
     Code.NO_WORKER: _no_worker,
     Code.WORKER_UNREACHABLE: _unreachable,
     Code.USER_LIMIT: _user_limit,

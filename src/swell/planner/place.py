@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.plan import Slot, Snapshot
-from swell.planner.room import Gpus, Place, Places
+from swell.planner.ground import Gpus
+from swell.planner.room import Place, Places
 
 
 def held_gpus(snapshot: Snapshot) -> Gpus:

@@ -23,12 +23,14 @@ lines up later gets before the one it was promised to.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 
 from swell.model.cluster import NodeId
 from swell.model.job import JobId, JobState
 from swell.model.plan import ENDLESS, Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start, Verdict
 from swell.model.reason import Code
+from swell.planner.fit import beside, find
 from swell.planner.place import Devices, foreign_gpus, held_gpus, place
 from swell.planner.preempt import can_be_preempted, can_yield, choose_victims, deadline_s, resumes
 from swell.planner.price import quietness
@@ -36,8 +38,8 @@ from swell.planner.quota import Sheet
 from swell.planner.rank import is_late, line_up, may_change_slots, rank
 from swell.planner.reserve import Holder, Reservation, reserve
 from swell.planner.resize import Seat, gpus_per_step, is_there, least_places, widths
-from swell.planner.room import Places, Room, common, find, taken
-from swell.planner.size import claim, least, most, seat, spread
+from swell.planner.room import Places, Room, taken
+from swell.planner.size import claim, most, seat, spread
 
 
 def make_plan(snapshot: Snapshot) -> Plan:
@@ -67,8 +69,12 @@ class _Walk:
         held = held_gpus(snapshot)
         foreign = foreign_gpus(snapshot, held)
         self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
-        self.reachable = Room.of(reachable)  # and the part of it that answers
+        is_complete = len(reachable) == len(snapshot.nodes)
+        self.reachable = self.empty if is_complete else Room.of(reachable)  # and the part of it that answers
         self.free = Room.of(reachable, foreign=foreign)  # what nobody holds at this moment
+        held_places = [(job, taken(job.slots)) for job in snapshot.holding]
+        for _, places in held_places:
+            self.free.take(places)
         self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way
         self.holders: list[Holder] = []  # of what is missing in `line`
         self.seats: dict[JobId, Places] = {}  # what each of those that run keeps in `line`
@@ -78,8 +84,8 @@ class _Walk:
         self.is_plain = _is_plain(snapshot)  # nobody is overtaken, late or limited
         self.held = Sheet(snapshot)  # what users hold at this moment
         self.kept = Sheet(snapshot)  # and what they keep in `line`
-        for job in snapshot.holding:
-            self._enter(job)
+        for job, places in held_places:
+            self._enter(job, places)
         self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
         self.first: Reservation | None = None
         self.front: JobId | None = None  # the first that waits for room, with a claim or a reservation
@@ -91,24 +97,38 @@ class _Walk:
         self.refused: dict[int, Verdict] = {}
         self.passed_over: dict[int, Verdict] = {}  # room is free for them, as long as nobody starts
 
-    def _enter(self, job: JobView) -> None:
-        places = taken(job.slots)
-        self.free.take(places)
+    def _enter(self, job: JobView, places: Places) -> None:
         self.held.add(job, places)
         if may_change_slots(job) or job.yielding == 0:
+            self.line.give(places)
             return
         if job.shape.is_elastic and resumes(job) and self._can_be_counted_on(job):
             self.elastic[job.id] = job
+            self.line.give(places)
             places = least_places(job)
+            self.line.take(places)
         self.seats[job.id] = places
-        self.line.take(places)
         self.kept.add(job, places)
         self._hold(job, places)
 
     def _can_be_counted_on(self, job: JobView) -> bool:
         """Not one that is ending; and one on a machine that does not answer cannot be seen to give room back."""
         is_ending = job.state is JobState.STOPPING and job.yielding is None
-        return not is_ending and all(slot.node in self.line.nodes for slot in job.slots)
+        return not is_ending and all(slot.node in self.line.nodes for slot in job.slots) and self._may_stay(job)
+
+    def _may_stay(self, job: JobView) -> bool:
+        """Could it come back to where it is? Not where a node was cordoned under it."""
+        ground = self.line.ground
+        if not ground.is_cluster:
+            return True
+        counts = [count for _, count in job.shape.tasks_at(job.width)]
+        rules = [job.shape.rules_of(role) for role, count in enumerate(counts) for _ in range(count)]
+        return all(slot.node in ground.allowed(rule) for slot, rule in zip(job.slots, rules, strict=True))
+
+    @cached_property
+    def lawless(self) -> Room:
+        """The whole cluster, without rules."""
+        return Room.of(replace(node, labels=None) for node in self.snapshot.nodes)
 
     def visit(self, job: JobView) -> None:
         if job.state is not JobState.QUEUED:
@@ -169,9 +189,9 @@ class _Walk:
         elif job.shape.is_array:
             node = places[0].node
             wanted = self._allowed(job, most(job))
-            added = self._add_slots(job, node, wanted)
+            added = self._add_slots(job, node, wanted, held=0)
             self.starts.append((job, added))
-            self._claim_more(job, node, most(job) - len(added))
+            self._claim_more(job, node, most(job) - len(added), held=len(added))
         else:
             self._occupy(job, places)
             self.starts.append((job, places))
@@ -198,14 +218,15 @@ class _Walk:
             self.refused[id(job.shape)] = verdict
 
     def _verdict(self, job: JobView) -> Verdict:
-        groups = least(job.shape)
-        if find(groups, (self.empty,), is_steady=True) is None:
-            return Verdict(Code.CANNOT_RUN_HERE)
-        if find(groups, (self.reachable,), is_steady=True) is None:
+        shape = job.shape
+        if find(shape, (self.empty,), is_steady=True) is None:
+            is_kept_off = self.empty.ground.is_cluster and find(shape, (self.lawless,), is_steady=True) is not None
+            return Verdict(Code.NO_SUITABLE_NODE if is_kept_off else Code.CANNOT_RUN_HERE)
+        if find(shape, (self.reachable,), is_steady=True) is None:
             return Verdict(Code.WORKER_UNREACHABLE)
-        if find(groups, (self.free,)) is None:
+        if find(shape, (self.free,)) is None:
             return Verdict(Code.WAITING_FOR_ROOM, self.front)
-        is_unclaimed = find(groups, (self.spare,)) is not None
+        is_unclaimed = find(shape, (self.spare,)) is not None
         return Verdict(Code.WAITING_IN_LINE, self.first.job if self.first and is_unclaimed else self.front)
 
     def _wait(self, job: JobView) -> bool:
@@ -220,7 +241,7 @@ class _Walk:
             if self.claimer is None:
                 self.claimer = job.id
         elif self.first is None:
-            self.first = reserve(job.id, least(job.shape), self.line, self.holders)
+            self.first = reserve(job, self.line, self.holders)
             self.devices.leave_to_the_last(() if self.first is None else self.first.places)
         self._stand_in_front(job)
         return places is not None
@@ -250,7 +271,7 @@ class _Walk:
             for victim in self.snapshot.holding
             if rank(victim, now) < rank(job, now) and victim.id in self.seats and can_be_preempted(victim, now)
         ]
-        chosen = choose_victims(least(job.shape), self._claimable(), candidates, now) if candidates else None
+        chosen = choose_victims(job.shape, self._claimable(), candidates, now) if candidates else None
         if chosen is None:
             return None
         victims, places = chosen
@@ -281,8 +302,8 @@ class _Walk:
         self.kept.add(job, working)
         node = kept[0].node
         missing = most(job) - len(kept)
-        added = self._add_slots(job, node, self._allowed(job, missing))
-        self._claim_more(job, node, missing - len(added))
+        added = self._add_slots(job, node, self._allowed(job, missing), held=len(kept))
+        self._claim_more(job, node, missing - len(added), held=len(kept) + len(added))
         if added or kept != job.slots:
             self.changes.append((job, kept, added))
 
@@ -290,7 +311,8 @@ class _Walk:
         if slot.is_draining or slot.node not in self.line.nodes:  # out of reach: as it is until we know more
             return slot
         rooms = (self.line, *self._after(job))
-        if not all(room.has(slot) for room in rooms):
+        may_stay = slot.node in self.line.ground.allowed(job.shape.rules_of(0))
+        if not may_stay or not all(room.has(slot) for room in rooms):
             return replace(slot, is_draining=True)
         for room in rooms:
             room.take(taken((slot,)))
@@ -299,29 +321,20 @@ class _Walk:
     def _allowed(self, job: JobView, wanted: int) -> int:
         return int(min(wanted, self.held.copies(job), self.kept.copies(job)))
 
-    def _add_slots(self, job: JobView, node: NodeId, wanted: int) -> Places:
+    def _add_slots(self, job: JobView, node: NodeId, wanted: int, *, held: int) -> Places:
         """Further slots on the node it is on."""
-        places = self._copies(job, node, wanted, (self.spare, *self._after(job)))
+        rooms = (self.spare, *self._after(job))
+        places = beside(job.shape, node, rooms, count=wanted, held=held, is_steady=False)
         if places:
             self._occupy(job, places)
         return places
 
-    def _claim_more(self, job: JobView, node: NodeId, wanted: int) -> None:
+    def _claim_more(self, job: JobView, node: NodeId, wanted: int, *, held: int) -> None:
         allowed = int(min(wanted, self.kept.copies(job)))
-        places = self._copies(job, node, allowed, self._claimable(), is_steady=True)
+        places = beside(job.shape, node, self._claimable(), count=allowed, held=held, is_steady=True)
         if places:
             self._claim(job, places)
             self._stand_in_front(job)
-
-    def _copies(
-        self, job: JobView, node: NodeId, wanted: int, rooms: tuple[Room, ...], *, is_steady: bool = False
-    ) -> Places:
-        resources = job.shape.roles[0][0]
-        if node not in self.line.nodes or wanted < 1:
-            return ()
-        room = common(rooms)
-        count = min(wanted, room.copies(node, resources))
-        return tuple(room.place(node, resources, count, is_steady=is_steady))
 
     # -- the end -----------------------------------------------------------------------------------------
 

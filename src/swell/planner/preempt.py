@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swell.model.job import JobState, ResizeMode
-from swell.model.plan import JobView
+from swell.model.plan import JobView, Shape
+from swell.planner.fit import find
 from swell.planner.price import PREEMPT_AFTER_RESTARTS, lost_s, restart_s
 from swell.planner.rank import rank
-from swell.planner.room import Groups, Places, Room, find
+from swell.planner.room import Places, Room
 
 DEADLINE_S_MIN = 60.0  # short epochs vary; nobody is killed for being a few seconds late
 DEADLINE_CHECKPOINTS = 3.0  # how many of its usual intervals a job has until the next checkpoint
@@ -69,7 +70,7 @@ def deadline_s(job: JobView) -> float | None:
 
 
 def choose_victims(
-    groups: Groups, rooms: Sequence[Room], candidates: Sequence[tuple[JobView, Places]], now: float
+    shape: Shape, rooms: Sequence[Room], candidates: Sequence[tuple[JobView, Places]], now: float
 ) -> tuple[list[JobView], Places] | None:
     """The fewest that make room for a waiting job, and where it will be; None: not even all of them do.
 
@@ -81,24 +82,24 @@ def choose_victims(
         for room in trial:
             room.give(places)
         taken.append((victim, places))
-        if find(groups, trial, is_steady=True) is not None:
-            return _only_needed(groups, trial, taken)
+        if find(shape, trial, is_steady=True) is not None:
+            return _only_needed(shape, trial, taken)
     return None
 
 
 def _only_needed(
-    groups: Groups, trial: Sequence[Room], taken: list[tuple[JobView, Places]]
+    shape: Shape, trial: Sequence[Room], taken: list[tuple[JobView, Places]]
 ) -> tuple[list[JobView], Places]:
     """Leave alone whoever turns out not to be needed, the dearest first."""
     victims: list[JobView] = []
     for victim, places in reversed(taken):
         for room in trial:
             room.take(places)
-        if find(groups, trial, is_steady=True) is None:
+        if find(shape, trial, is_steady=True) is None:
             victims.append(victim)
             for room in trial:
                 room.give(places)
-    found = find(groups, trial, is_steady=True)
+    found = find(shape, trial, is_steady=True)
     assert found is not None
     return victims, found
 

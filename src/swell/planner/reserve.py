@@ -19,7 +19,8 @@ from itertools import groupby
 
 from swell.model.job import JobId, JobState
 from swell.model.plan import ENDLESS, JobView
-from swell.planner.room import Groups, Places, Room, find
+from swell.planner.fit import find
+from swell.planner.room import Places, Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def place_in_line(job: JobView) -> tuple[int, JobId]:
     return -job.priority, job.id
 
 
-def reserve(job: JobId, groups: Groups, line: Room, holders: Iterable[Holder]) -> Reservation | None:
+def reserve(job: JobView, line: Room, holders: Iterable[Holder]) -> Reservation | None:
     """The earliest start that the limits of the running jobs promise; None when nothing would free enough."""
     room = line.copy()
     released: set[JobId] = set()
@@ -64,10 +65,10 @@ def reserve(job: JobId, groups: Groups, line: Room, holders: Iterable[Holder]) -
         for holder in ending:
             room.give(holder.places)
             released.add(holder.place_in_line[1])
-        places = find(groups, (room,), is_steady=True)
+        places = find(job.shape, (room,), is_steady=True)
         if places is not None:
             room.take(places)
-            return Reservation(job, ends_at[0], room, places, frozenset(released))
+            return Reservation(job.id, ends_at[0], room, places, frozenset(released))
     return None
 
 

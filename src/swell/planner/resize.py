@@ -13,8 +13,9 @@ from math import gcd
 
 from swell.model.job import Dimension, JobId
 from swell.model.plan import JobView, Shape
+from swell.planner.fit import find
 from swell.planner.price import Contender, contender
-from swell.planner.room import Place, Places, Room, find, taken
+from swell.planner.room import Place, Places, Room, taken
 from swell.planner.share import share_out
 
 
@@ -98,7 +99,7 @@ def is_there(seat: Seat, width: int, free: Room, others: Sequence[Room]) -> bool
     free.give(held)
     for room in others:
         room.give(seat.places)
-    places = find(seat.job.shape.tasks_at(width), (free, *others))
+    places = find(seat.job.shape, (free, *others), width=width)
     free.take(held if places is None else places)
     for room in others:
         room.take(seat.places if places is None else places)
@@ -181,11 +182,8 @@ def _places_at(job: JobView, width: int, room: Room) -> Places | None:
         is_there = all(_is_whole(room, place.node) for place in places)
         room.give(places)
         return places if is_there else None
-    return find(job.shape.tasks_at(width), (room,))
+    return find(job.shape, (room,), width=width)
 
 
 def _is_whole(room: Room, node: str) -> bool:
-    if node not in room.nodes:
-        return True  # out of reach: as it is until we know more
-    left = room.on(node)
-    return left.gpus >= 0 and left.cpus_milli >= 0 and left.memory_mib >= 0
+    return node not in room.nodes or room.is_whole(node)  # out of reach: as it is until we know more

@@ -2,7 +2,7 @@
 
 A `Room` is a private, mutable sheet of one planning run. Several sheets are kept side by side (what nobody
 holds, what nobody ahead has a claim to, what is left once the first waiting job has started); a task that
-must fit on several of them is placed on what is there in every one (`common`).
+must fit on several of them is placed on what is there in every one (`at`).
 
 GPUs are counted: which ones a task gets that takes them whole is said at the end (place.py), and only those of tasks
 that run have names. A task that takes a *share* of a GPU's memory names its GPU at once: that one is *open* from then
@@ -12,16 +12,15 @@ on, no longer counted among the whole ones, and counted again when the last shar
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.plan import Slot
 from swell.model.resources import COPIES_MAX, Resources
+from swell.planner.ground import Gpus, Ground
 
-Groups = Sequence[tuple[Resources, int]]  # equal tasks and how many, in rank order
-Gpus = frozenset[tuple[NodeId, DeviceId]]
+if TYPE_CHECKING:
+    from swell.planner.fit import Tally
 
 
 class Place(NamedTuple):
@@ -42,15 +41,6 @@ class _Open(NamedTuple):
     shares: int
 
 
-class Cards:
-    """The GPUs of one node: how large each is, in the order in which they are opened for sharing."""
-
-    def __init__(self, node: Node, foreign: Gpus | None) -> None:
-        ours = [device for device in node.devices if (node.id, device.id) not in (foreign or ())]
-        self.sizes = {one.id: one.memory_mib - (0 if foreign is None else one.outsiders_mib) for one in ours}
-        self.least_mib = min((device.memory_mib for device in node.devices), default=0)
-
-
 class _Shared:
     """Which GPUs of one node are open, and which are known to be held whole."""
 
@@ -66,22 +56,38 @@ class Room:
     """Free resources by node, small nodes first. Below zero where more was promised than is there yet."""
 
     def __init__(
-        self, free: dict[NodeId, Resources], cards: dict[NodeId, Cards], shared: dict[NodeId, _Shared]
+        self,
+        ground: Ground,
+        free: dict[NodeId, Resources],
+        tasks: dict[NodeId, int],
+        shared: dict[NodeId, _Shared],
     ) -> None:
+        self.ground = ground
         self._free = free
-        self._cards = cards
+        self._tasks = tasks  # how many more it takes, of nodes that have a limit
+        self._cards = ground.cards
         self._shared = shared  # of nodes that have GPUs
+        self.touched: list[NodeId] = []  #: where anything was given or taken, one entry each time
+        self.tallies: dict[object, Tally] = {}  #: what fit.py has counted here
 
     @classmethod
     def of(cls, nodes: Iterable[Node], *, foreign: Gpus | None = None) -> Room:
         """What the nodes offer, without `foreign` GPUs; None: as if nobody outside Swell used any."""
-        in_order = sorted(nodes, key=lambda node: (*size(node.capacity), node.id))
-        cards = {node.id: Cards(node, foreign) for node in in_order}
-        free = {node.id: replace(node.capacity, gpus=len(cards[node.id].sizes)) for node in in_order}
-        return cls(free, cards, {node.id: _Shared({}, frozenset()) for node in in_order if node.devices})
+        ground = Ground(nodes, foreign)
+        here = ground.nodes.values()
+        free = {one.id: Resources(one.cpus_milli, one.memory_mib, len(ground.cards[one.id].sizes)) for one in here}
+        tasks = {one.id: one.tasks_max for one in here if one.tasks_max is not None}
+        return cls(ground, free, tasks, {one.id: _Shared({}, frozenset()) for one in here if one.devices})
 
     def copy(self) -> Room:
-        return Room(dict(self._free), self._cards, {node: shared.copy() for node, shared in self._shared.items()})
+        shared = {node: shared.copy() for node, shared in self._shared.items()}
+        return Room(self.ground, dict(self._free), dict(self._tasks), shared)
+
+    def only(self, node: NodeId) -> Room:
+        """A sheet of its own with one node."""
+        tasks = {node: self._tasks[node]} if node in self._tasks else {}
+        shared = {node: self._shared[node].copy()} if node in self._shared else {}
+        return Room(self.ground, {node: self._free[node]}, tasks, shared)
 
     def on(self, node: NodeId) -> Resources:
         """Its CPUs, memory and whole GPUs."""
@@ -92,9 +98,20 @@ class Room:
         wholes = self._cards[node].sizes.values() if self._free[node].gpus > 0 else ()
         return max([*self._sharable(node).values(), *wholes], default=0)
 
+    def takes_more(self, node: NodeId) -> bool:
+        """As far as the number of tasks goes."""
+        return self._tasks.get(node, 1) > 0
+
+    def is_whole(self, node: NodeId) -> bool:
+        """Is nothing promised there that is not there?"""
+        free = self._free[node]
+        return free.gpus >= 0 and free.cpus_milli >= 0 and free.memory_mib >= 0 and self._tasks.get(node, 0) >= 0
+
     def has(self, slot: Slot) -> bool:
         """As it stands: its own GPUs, not any."""
         if slot.node not in self._free or not slot.resources.fits_in(self._free[slot.node]):
+            return False
+        if not self.takes_more(slot.node):
             return False
         if slot.resources.gpus:
             shared = self._shared[slot.node]
@@ -107,21 +124,22 @@ class Room:
         for place in places:
             if place.node in self._free:  # a node that went away holds nothing we could plan with
                 self._free[place.node] -= place.resources
-                if place.resources.is_share:
-                    self._take_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
-                elif place.devices:
-                    self._shared[place.node].whole |= {*place.devices}
-                    self._free[place.node] += self._open_among(place)
+                self._note(place.node, -1)
+                if place.devices and place.node in self._shared:  # it may have lost its last GPU
+                    self._take_devices(place)
 
     def give(self, places: Iterable[Place]) -> None:
         for place in places:
             if place.node in self._free:
                 self._free[place.node] += place.resources
-                if place.resources.is_share:
-                    self._give_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
-                elif place.devices:
-                    self._shared[place.node].whole -= {*place.devices}
-                    self._free[place.node] -= self._open_among(place)
+                self._note(place.node, +1)
+                if place.devices and place.node in self._shared:
+                    self._give_devices(place)
+
+    def _note(self, node: NodeId, more: int) -> None:
+        self.touched.append(node)
+        if node in self._tasks:
+            self._tasks[node] += more
 
     @property
     def nodes(self) -> Iterable[NodeId]:
@@ -133,7 +151,12 @@ class Room:
             return len(self.shares(node, resources, COPIES_MAX, is_steady=True))
         if resources.gpus and resources.gpu_memory_mib > self._cards[node].least_mib:
             return 0
-        return resources.copies_in(self._free[node])
+        return self._copies(node, resources)
+
+    def _copies(self, node: NodeId, resources: Resources) -> int:
+        """By CPUs, memory, whole GPUs and the number of tasks."""
+        copies = resources.copies_in(self._free[node])
+        return max(0, min(copies, self._tasks[node])) if node in self._tasks else copies
 
     def place(self, node: NodeId, resources: Resources, count: int, *, is_steady: bool) -> list[Place]:
         """That many such tasks there, which must fit."""
@@ -143,10 +166,10 @@ class Room:
 
     def shares(self, node: NodeId, resources: Resources, count: int, *, is_steady: bool) -> list[Place]:
         """Up to so many shares, each where the GPU is left with least; a steady choice takes the first that fits."""
-        count = min(count, resources.copies_in(self._free[node]))
+        count = min(count, self._copies(node, resources))
         if node not in self._shared:
             return []
-        trial = Room({node: self._free[node]}, self._cards, {node: self._shared[node].copy()})
+        trial = self.only(node)
         found: list[Place] = []
         while len(found) < count:
             device = trial._best_gpu(node, resources.gpu_memory_mib, is_steady=is_steady)
@@ -163,6 +186,22 @@ class Room:
         devices = [place.devices[0] for place in self.shares(node, resources, count, is_steady=False)]
         opened = set(devices) - self._open_on(node).keys()
         return len(opened), min(self._free_mib(node, device) for device in devices), *size(self._free[node])
+
+    def _take_devices(self, place: Place) -> None:
+        if place.resources.is_share:
+            self._take_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
+        else:
+            self._shared[place.node].whole |= {*place.devices}
+            if self._shared[place.node].open:
+                self._free[place.node] += self._open_among(place)
+
+    def _give_devices(self, place: Place) -> None:
+        if place.resources.is_share:
+            self._give_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
+        else:
+            self._shared[place.node].whole -= {*place.devices}
+            if self._shared[place.node].open:
+                self._free[place.node] -= self._open_among(place)
 
     # -- one GPU, several tasks --------------------------------------------------------------------------------
 
@@ -196,6 +235,8 @@ class Room:
         return next((device for device in unopened if sizes[device] >= mib), None)
 
     def _free_mib(self, node: NodeId, device: DeviceId) -> int:
+        if node not in self._shared:
+            return 0
         shared = self._shared[node]
         if device in shared.open:
             return self._sharable(node).get(device, 0)
@@ -224,6 +265,8 @@ class Room:
             if node in self._shared:
                 free, theirs = self._narrow_gpus(other, node, free, theirs)
             self._free[node] = free.least(theirs)
+            if node in self._tasks:
+                self._tasks[node] = min(self._tasks[node], other._tasks[node])
 
     def _narrow_gpus(
         self, other: Room, node: NodeId, free: Resources, theirs: Resources
@@ -252,51 +295,12 @@ def taken(slots: Iterable[Slot]) -> Places:
     return tuple([Place(slot.node, slot.resources, slot.devices) for slot in slots])
 
 
-def ranks(groups: Groups) -> list[Resources]:
-    """What each task takes, by rank."""
-    return [resources for resources, count in groups for _ in range(count)]
-
-
-def common(rooms: Sequence[Room]) -> Room:
-    """What is there in every room; a sheet of its own."""
+def at(rooms: Sequence[Room], node: NodeId) -> Room:
+    """What is there on one node in every room; for reading only."""
     first, *others = rooms
-    found = first.copy()
+    if not others:
+        return first
+    found = first.only(node)
     for room in others:
         found._narrow(room)
     return found
-
-
-def find(groups: Groups, rooms: Sequence[Room], *, is_steady: bool = False) -> Places | None:
-    """A place for every task, or None when they do not all fit in every room.
-
-    Tasks that start now go where they fit tightest. A *steady* choice does not look at how full a node is, so
-    that room kept for a job stays where it is while others start beside it: planning twice changes nothing.
-    For equal tasks that share no GPU the answer None is exact; the roles of a gang are placed one by one, largest
-    first, which can miss a way to fit them all.
-    """
-    room = common(rooms)
-    found: list[list[Place]] = [[] for _ in groups]
-    for role in sorted(range(len(groups)), key=lambda role: size(groups[role][0]), reverse=True):
-        places = _spread(*groups[role], room, is_steady=is_steady)
-        if places is None:
-            return None
-        room.take(places)
-        found[role] = places
-    return tuple(chain.from_iterable(found))
-
-
-def _spread(resources: Resources, count: int, room: Room, *, is_steady: bool) -> list[Place] | None:
-    """Equal tasks on one node if one holds them all, else on the largest."""
-    copies = {node: room.copies(node, resources) for node in room.nodes}
-    whole = [node for node, n in copies.items() if n >= count]
-    if whole:
-        best = whole[0]
-        if not is_steady:
-            best = min(whole, key=lambda node: (*room.tightness(node, resources, count), node))
-        return room.place(best, resources, count, is_steady=is_steady)
-    chosen: list[Place] = []
-    for node in reversed(copies) if is_steady else sorted(copies, key=lambda node: (-copies[node], node)):
-        chosen += room.place(node, resources, min(copies[node], count - len(chosen)), is_steady=is_steady)
-        if len(chosen) == count:
-            return chosen
-    return None

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 
 from swell.model.cluster import NodeId
 from swell.model.job import Dimension
+from swell.model.placement import Company
 from swell.model.plan import JobView, Shape
-from swell.model.resources import Resources
-from swell.planner.room import Groups, Place, Places, Room, common, find, ranks
+from swell.model.resources import COPIES_MAX
+from swell.planner.fit import Groups, Kind, find, least_width, ranks, tally
+from swell.planner.room import Place, Places, Room, at
 
 
 def least(shape: Shape) -> Groups:
     """The tasks it must have to start: a gang's at the least width, one of an array's."""
-    return shape.tasks_at(1 if shape.is_array else shape.width_min)
+    return shape.tasks_at(least_width(shape))
 
 
 def most(job: JobView) -> int:
@@ -29,26 +31,23 @@ def most(job: JobView) -> int:
 def seat(job: JobView, rooms: Sequence[Room]) -> Places | None:
     """Where it can start at its least width; one that cannot leave its node goes where it can be widest."""
     if not _stays_on_one_node(job.shape):
-        return find(least(job.shape), rooms)
-    room = common(rooms)
-    resources = least(job.shape)[0][0]
-    fitting = [node for node in room.nodes if room.copies(node, resources)]
-    if not fitting:
-        return None
-    best = min(fitting, key=lambda node: (-_width_in(job, room, node), *room.tightness(node, resources, 1), node))
-    return tuple(room.place(best, resources, 1, is_steady=False))
+        return find(job.shape, rooms)
+    kind = _kind(job)
+    best = tally(kind, rooms).best()
+    return None if best is None else tuple(at(rooms, best).place(best, kind.resources, 1, is_steady=False))
 
 
 def claim(job: JobView, rooms: Sequence[Room]) -> Places | None:
     """What to keep for it where arrays give way; the same places as long as nobody else touches them."""
     if not job.shape.is_array:
-        return find(least(job.shape), rooms, is_steady=True)
-    room = common(rooms)
-    widths = {node: _width_in(job, room, node) for node in room.nodes}
-    best = max(widths, key=lambda node: widths[node], default=None)
-    if best is None or not widths[best]:
+        return find(job.shape, rooms, is_steady=True)
+    kind = _kind(job, is_steady=True)
+    counted = tally(kind, rooms)
+    best = counted.best()
+    if best is None:
         return None
-    return tuple(room.place(best, job.shape.roles[0][0], widths[best], is_steady=True))
+    width = min(most(job), counted.copies[best])
+    return tuple(at(rooms, best).place(best, kind.resources, width, is_steady=True))
 
 
 def _stays_on_one_node(shape: Shape) -> bool:
@@ -57,10 +56,12 @@ def _stays_on_one_node(shape: Shape) -> bool:
     return shape.is_array or is_one_task
 
 
-def _width_in(job: JobView, room: Room, node: NodeId) -> int:
+def _kind(job: JobView, *, is_steady: bool = False) -> Kind:
+    """One task, where it, or the array it is of, can be widest."""
+    kind = Kind(least(job.shape)[0][0], 1, job.shape.rules_of(0), is_steady)
     if job.shape.is_array:
-        return min(most(job), room.copies(node, job.shape.roles[0][0]))
-    return min(most(job), room.on(node).gpus)
+        return kind._replace(copies_max=most(job))
+    return kind._replace(gpus_max=job.shape.width_max) if job.shape.is_elastic else kind
 
 
 def spread(shape: Shape, seat: Places, rooms: Sequence[Room], *, width_max: int) -> tuple[int, Places]:
@@ -69,7 +70,7 @@ def spread(shape: Shape, seat: Places, rooms: Sequence[Room], *, width_max: int)
     if width == width_max:
         return width, places
     _exchange(rooms, given=places, taken=())
-    elsewhere = find(shape.tasks_at(width_max), rooms)
+    elsewhere = find(shape, rooms, width=width_max)
     if elsewhere is not None:
         width, places = width_max, elsewhere
     _exchange(rooms, given=(), taken=places)
@@ -92,26 +93,36 @@ def _grow(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -
 def _grow_tasks_wider(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -> tuple[int, Places]:
     """Every task that has GPUs gets as many more as the fullest of their nodes allows."""
     tasks = Counter(place.node for place in places if place.resources.gpus)
-    free = common(rooms)
-    room = min(max(free.on(node).gpus, 0) // count for node, count in tasks.items())
-    more = min(room, width_max - shape.width_min)
-    for sheet in rooms:
-        sheet.take([Place(node, Resources(gpus=more * count)) for node, count in tasks.items()])
-    width = shape.width_min + more
-    wider = ranks(shape.tasks_at(width))
-    return width, tuple(Place(place.node, resources) for place, resources in zip(places, wider, strict=True))
+    room = min(max(at(rooms, node).on(node).gpus, 0) // count for node, count in tasks.items())
+    width = min(shape.width_min + room, width_max)
+    sizes = ranks(shape.tasks_at(width))
+    wider = tuple(place._replace(resources=resources) for place, resources in zip(places, sizes, strict=True))
+    _exchange(rooms, given=places, taken=wider)
+    return width, wider
 
 
 def _grow_more_tasks(shape: Shape, places: Places, rooms: Sequence[Room], width_max: int) -> tuple[int, Places]:
     """Beside its other tasks first, then where most fit; ranks on one node stay neighbours."""
     resources, width = shape.roles[0][0], shape.width_min
     tasks = Counter(place.node for place in places[:width])
-    free = common(rooms)
-    copies = {node: free.copies(node, resources) for node in free.nodes}
-    for node in sorted(copies, key=lambda node: (node not in tasks, -copies[node], node)):
-        more = min(copies[node], width_max - width)
-        for room in rooms:
-            room.take((Place(node, resources.times(more)),))
+    for node, copies in _nodes_to_grow_on(shape, tasks, rooms, width_max - width):
+        more = min(copies, width_max - width)
+        _exchange(rooms, given=(), taken=(Place(node, resources),) * more)
         tasks[node] += more
         width += more
     return width, (*(Place(node, resources) for node in tasks.elements()), *places[shape.width_min :])
+
+
+def _nodes_to_grow_on(
+    shape: Shape, tasks: Counter[NodeId], rooms: Sequence[Room], count: int
+) -> list[tuple[NodeId, int]]:
+    """With how many tasks fit on each. Those that want each other near stay where they are, others avoid that."""
+    rules = shape.rules_of(0)
+    company = Company.ANY if rules is None or not rooms[0].ground.is_cluster else rules.company
+    counted = tally(Kind(shape.roles[0][0], COPIES_MAX + 1, rules), rooms)
+    copies = counted.copies
+    here = sorted((node for node in tasks if copies.get(node)), key=lambda node: (-copies[node], node))
+    if company is Company.TOGETHER:
+        return [(node, copies[node]) for node in here]
+    others = [node for node in counted.parts(count + sum(copies[node] for node in here)) if node not in tasks]
+    return [(node, copies[node]) for node in (others if company is Company.APART else [*here, *others])]

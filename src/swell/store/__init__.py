@@ -6,7 +6,7 @@ it makes no decision. One thread writes, and commits once for everybody who wait
 """
 
 from swell.store.doors import DoorRecord
-from swell.store.records import AttemptRecord, EventRecord, JobRecord, NewJob, TaskRecord
+from swell.store.records import AttemptRecord, EventRecord, JobRecord, NewJob, Outline, TaskRecord
 from swell.store.store import Changes, Store, no_job, open_store
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "EventRecord",
     "JobRecord",
     "NewJob",
+    "Outline",
     "Store",
     "TaskRecord",
     "no_job",

@@ -83,6 +83,21 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """How a job stands, as far as it is told to everybody who may see its object."""
+
+    id: JobId
+    state: JobState
+    reason_code: Code | None  #: None: running or succeeded
+    width: int  #: 0: it does not run
+    attempts: int
+
+    @classmethod
+    def of(cls, job: JobRecord) -> Outline:
+        return cls(job.id, job.state, job.reason_code, job.width, job.attempts)
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptRecord:
     job_id: JobId
     number: int

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .faults import ANSWER, LIST, Fault, Faults, Scripted
+from .podlogs import PodLogs
 from .storage import Document, Happening, Key, Refusal, Storage
 from .wire import Cut, Listener, Request, Wire, chunk, rendered
 
@@ -60,6 +61,7 @@ class ApiServer:
         self._asked = threading.Condition()
         self.bookmark_s = 0.05
         self.logs: dict[Key, list[bytes]] = {}
+        self.pod_logs: dict[Key, PodLogs] = {}
         self.denied: dict[tuple[str, str], str] = {}  # verb and plural → message of a 403
         self._listener = Listener(self._answer, tls)
         host, port = self._listener.server_address[:2]
@@ -231,6 +233,9 @@ class ApiServer:
         return {"kind": "List", "apiVersion": place.api_version, "metadata": metadata, "items": items}
 
     def _log(self, place: Place, request: Request, wire: Wire) -> None:
+        if place.key in self.pod_logs:
+            self.storage.get("pods", place.key)
+            return self.pod_logs[place.key].serve(request, wire, self._listener.stopping)
         if place.key not in self.logs:
             return wire.raw(b"HTTP/1.1 204 No Content\r\n\r\n")
         wire.begin("text/plain")

@@ -11,6 +11,7 @@ from typing import Any
 
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.logfolder import LogFolder
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
 from swell.model.launch import Lane, Launch, LaunchRole, RunSeen, TaskSeen
@@ -21,6 +22,7 @@ Place = tuple[str, int, int]  # node, GPUs, role
 
 class Drive:
     def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore", **options: Any) -> None:
+        self.store = store
         self.port = Port(find_access(kubeconfig))
         self.manifests: dict[str, dict[str, Any]] = {}
         self.logs = LogKeeper(self.port, folder)
@@ -29,6 +31,7 @@ class Drive:
             self.port,
             lambda wanted: self.manifests[wanted.manifest],
             self.logs,
+            LogFolder(folder),
             store=store,
             namespace="default",
             wake=self._woken.set,

@@ -188,6 +188,24 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             Followed((alive(0), over(1, 990.0, 137, "evicted", "the node was low on memory"))),
         ),
         (
+            "one was evicted by the API, which says nothing on the pod but that it was",
+            BEGUN,
+            make_seen(None, running(0), ended(1, 137, "Error", is_disrupted=True, is_deleting=True)),
+            Followed((alive(0), over(1, 990.0, 137, "evicted", "at somebody's request, as kubectl drain does"))),
+        ),
+        (
+            "one was killed because somebody deletes it; a kubelet shows that before it is gone",
+            BEGUN,
+            make_seen(None, running(0), ended(1, 137, "Error", is_deleting=True)),
+            Followed((alive(0), over(1, 990.0, None, "node-lost", "its pod was deleted"))),
+        ),
+        (
+            "one did its work although somebody deletes it",
+            BEGUN,
+            make_seen(None, running(0), ended(1, is_deleting=True)),
+            Followed((alive(0), over(1, 990.0, 0))),
+        ),
+        (
             "one is gone",
             BEGUN,
             make_seen(None, running(0)),
@@ -209,6 +227,13 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
 )
 def test_pods_without_an_object(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
     assert follow(wanted, seen, Memory(), NOW, has_object=False) == followed, what
+
+
+def test_an_object_that_came_by_kubectl_is_deleted_when_it_is_not_there() -> None:
+    memory = Memory(kind="PyTorchJob team/train")
+    found = follow(WANTED, make_seen(None), memory, NOW, has_object=True, is_ours=False)
+    gone = [never(rank, "deleted", "PyTorchJob team/train") for rank in (0, 1)]
+    assert found == Followed(tuple(gone), is_finished=True)
 
 
 def test_an_attempt_that_was_given_up_says_why() -> None:
@@ -274,9 +299,50 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
         ),
         (
             "all are done",
-            ARRAY,
+            replace(ARRAY, indices="0"),
             make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
             Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
+        ),
+        (
+            "all are done, and the pod of one is gone",
+            replace(ARRAY, indices="0-1"),
+            make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
+            Followed(
+                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 1, "n2", 0, NOW, NOW, 0)),
+                is_finished=True,
+            ),
+        ),
+        (
+            "it failed for good while one ran and before the last had begun",
+            replace(ARRAY, indices="0-3"),
+            make_seen(replace(JOB, verdict=FAILED), ended(0), ended(1, 1, node="n1"), running(2)),
+            Followed(
+                (
+                    TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),
+                    TaskSeen(FIRST, 1, "n1", 1, 950.0, 990.0, 1),
+                    replace(never(2, "stopped"), lane=0),
+                    replace(never(3, "stopped"), lane=0, node="n1"),
+                ),
+                in_use=(0,),
+            ),
+        ),
+        (
+            "it failed for good and its pods are gone",
+            replace(ARRAY, indices="0-1"),
+            make_seen(replace(JOB, verdict=FAILED)),
+            Followed(
+                (
+                    TaskSeen(FIRST, 0, "n1", 0, NOW, 995.0, None, "", "it failed"),
+                    replace(never(1, "stopped"), lane=0),
+                ),
+                is_finished=True,
+            ),
+        ),
+        (
+            "somebody has deleted it",
+            ARRAY,
+            make_seen(None),
+            Followed((never(0, "deleted"),), left=10),
         ),
         (
             "it was stopped",

@@ -296,6 +296,15 @@ def test_an_api_server_that_says_nothing_is_left(server: ApiServer) -> None:
     port.close()
 
 
+def test_a_log_may_be_silent_for_long_but_its_answer_must_begin(server: ApiServer) -> None:
+    """A half-open connection held whoever followed a log for the ten minutes that a program may say nothing."""
+    port = Port(Access(server.url, "default", Fixed(Credential.bearer(server.token), "us"), "us"), answer_s=0.2)
+    server.faults = Scripted(answers=deque([Fault.HALF_OPEN]))
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        port.log("p", "ml", follow=True)
+    port.close()
+
+
 def test_an_api_server_that_is_not_there_is_named() -> None:
     port = Port(Access("http://127.0.0.1:1", "default", Fixed(Credential(), "us"), "context 'x' of f"))
     with pytest.raises(Unavailable) as caught:

@@ -6,7 +6,9 @@
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
     reviewer                       whose a token is, and what they may create
-
+    logs, logstream                which pods' logs are copied, and how one is read to its end
+    loglines, logfile              what of a stream is new, and what of it is on disk
+    lease                          whether this is the one server that acts
     picture, objects, kinds        what is kept of pods, nodes and the objects that make pods
     cluster                        all of it in order
     wanted, steps, follow          pure: what is missing, and what has become of an attempt

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.kinds import KINDS
@@ -155,7 +156,7 @@ class Cluster:
         touched = []
         with self._lock:
             for change in changes:
-                for pod in (change.before, change.after):
+                for pod in (change.before, change.after) if _is_news(change) else ():
                     if pod is not None:
                         touched.append(pod)
                         nodes.add(pod.node)
@@ -164,7 +165,8 @@ class Cluster:
                 if change.after is not None:
                     self._keep(change.after)
         nodes.discard("")
-        self._changed(touched, (), nodes)
+        if touched:
+            self._changed(touched, (), nodes)
 
     def _keep(self, pod: PodSeen) -> None:
         self._pods[pod.uid] = pod
@@ -221,3 +223,11 @@ class Cluster:
                     self._nodes[change.key[1]] = change.after
         if news:
             self._changed((), (), [change.key[1] for change in news])
+
+
+def _is_news(change: Change[PodSeen]) -> bool:
+    """Not what we have told a pod ourselves: thousands of them wait, and nobody needs to look at them for that."""
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return True
+    return replace(before, is_told=after.is_told, document=after.document) != after

@@ -16,7 +16,9 @@ from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.follow import Followed, follow
 from swell.engines.kubernetes.hands import POD_KINDS, Hands
 from swell.engines.kubernetes.kinds import KINDS
-from swell.engines.kubernetes.logs import LogKeeper, PodLog
+from swell.engines.kubernetes.lease import NotHeld
+from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.logstream import PodLog
 from swell.engines.kubernetes.nodes import make_node
 from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.picture import JOB, RANK, RESERVATION, SCHEDULER, STORE, NodeSeen, PodSeen
@@ -26,7 +28,8 @@ from swell.engines.kubernetes.reserving import Reservations
 from swell.engines.kubernetes.resources import PODS, Resource
 from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
-from swell.errors import Rejected, SwellError
+from swell.engines.logfolder import LogFolder
+from swell.errors import Conflict, Rejected, SwellError, Unavailable
 from swell.model.cluster import Node, NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen
@@ -36,6 +39,7 @@ Document = dict[str, Any]
 
 CALLS_MAX = 512  # in one go: a second or so, then what has changed meanwhile is looked at
 GIVE_UP_S = 30.0  # a gang is not partly bound for longer than this
+LOGS_S = 10.0  # so long an end waits for the rest of its log
 PODS_S = 60.0  # within this an object's controller has made its pods, or something is wrong
 RESERVE_S = 180.0  # within this a GPU is ready to be shared, its pod's image being pulled, or something is wrong
 PAUSE_S_MAX = 5.0
@@ -52,6 +56,7 @@ class Life:
     memory: Memory = field(default_factory=Memory)
     reported: dict[int, TaskSeen] = field(default_factory=dict)
     run: Followed | None = None
+    finished_at: float | None = None  #: None: it has not
     nodes: tuple[NodeId, ...] = ()
 
     @property
@@ -72,11 +77,13 @@ class KubernetesEngine:
         port: Port,
         manifests: Callable[[Wanted], Document],
         logs: LogKeeper,
+        kept: LogFolder,
         *,
         store: str,
         namespace: str,
         wake: Callable[[], None],
         reservation_image: str = IMAGE,
+        guard: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -87,6 +94,7 @@ class KubernetesEngine:
         self._now = now
         self._monotonic = monotonic
         self._logs = logs
+        self._kept = kept
         self._lock = threading.RLock()
         self._lives: dict[AttemptId, Life] = {}
         self._by_job: dict[int, AttemptId] = {}
@@ -100,8 +108,15 @@ class KubernetesEngine:
         self._is_closing = False
         self.on_change: Callable[[], None] = lambda: None  #: somebody else may want to look
         self.cluster = Cluster(port, self._seen)
+        self._guard = guard  #: raises where another server may be acting
         self._reservations = Reservations(
-            port, self.cluster, store=store, namespace=namespace, image=reservation_image, monotonic=monotonic
+            port,
+            self.cluster,
+            store=store,
+            namespace=namespace,
+            image=reservation_image,
+            guard=guard,
+            monotonic=monotonic,
         )
         self._hands = Hands(
             port,
@@ -173,7 +188,7 @@ class KubernetesEngine:
 
     def erase(self, attempt: AttemptId) -> None:
         """Its logs, and what is left of its job in the cluster."""
-        self._logs.erase(attempt)
+        self._kept.erase(attempt)
         key = self._store, str(attempt.job)
         found = self.cluster.object_of_job(key)
         leftovers: list[tuple[Resource, ObjectSeen | PodSeen]] = []
@@ -186,13 +201,13 @@ class KubernetesEngine:
                 log.warning("%s %s/%s is left behind: %s", resource, one.namespace, one.name, error)
 
     def log_size(self, attempt: AttemptId, index: int) -> int | None:
-        return self._logs.size(attempt, index)
+        return self._kept.size(attempt, index)
 
     def read_log(self, attempt: AttemptId, index: int, offset: int, limit: int) -> tuple[int, bytes]:
-        return self._logs.read(attempt, index, offset, limit)
+        return self._kept.read(attempt, index, offset, limit)
 
     def log_offset_at(self, attempt: AttemptId, index: int, moment: float) -> int | None:
-        return self._logs.offset_at(attempt, index, moment)
+        return self._kept.offset_at(attempt, index, moment)
 
     def observe(self) -> Observation:
         seen_nodes = self.cluster.nodes()
@@ -219,12 +234,31 @@ class KubernetesEngine:
             if known is None or (known.ended_at is None) != (task.ended_at is None):
                 life.reported[task.index] = task
                 tasks.append(task)
+                if task.has_run:
+                    life.memory.started.setdefault(task.index, task.started_at)
         if not wanted.has_begun and any(task.cause == "" for task in found.tasks):
             with self._lock:
                 life.wanted = replace(life.wanted, has_begun=True)
+        if found.is_finished and not self._has_all_logs(life, seen):
+            found = replace(found, is_finished=False)
+            self._again(life)
         if life.run is None or _differs(life.run, found):
             life.run = found
             runs += [_run_seen(life.wanted, found, node) for node in wanted.nodes]
+
+    def _has_all_logs(self, life: Life, seen: Seen) -> bool:
+        """A job that has ended is asked for its log at once; the last of it is on its way."""
+        sources = [
+            _pod_log(life.wanted.attempt, rank, pod)
+            for rank, pod in seen.pods
+            if rank is not None and pod.ended is not None and pod.ended.has_run
+        ]
+        missing = [source for source in sources if not self._logs.finish(source)]
+        if not missing:
+            return True
+        now = self._monotonic()
+        life.finished_at = now if life.finished_at is None else life.finished_at
+        return now - life.finished_at > LOGS_S
 
     def silences(self) -> dict[NodeId, float]:
         """How long each node has not been ready."""
@@ -284,7 +318,7 @@ class KubernetesEngine:
     def _held(self) -> dict[NodeId, set[str]]:
         held: dict[NodeId, set[str]] = {}
         for life in self._lives.values():
-            for place in life.wanted.places.values():
+            for place in (*life.wanted.places.values(), *life.wanted.draining.values()):
                 held.setdefault(place.node, set()).update(place.devices)
         return held
 
@@ -369,11 +403,25 @@ class KubernetesEngine:
             self._bell.clear()
             try:
                 self.cluster.look_for_kinds()
+                self._watch_limits()
                 while self._pass():
                     pass
             except Exception:  # a thread that ends would leave every job as it is for ever
                 log.exception("carrying out what is wanted failed in a way we did not think of; going on")
                 time.sleep(TIMER_S)
+
+    def _watch_limits(self) -> None:
+        with self._lock:
+            limited = [life for life in self._lives.values() if life.wanted.time_limit_s is not None]
+        for life in limited:
+            begun = min(life.memory.started.values(), default=None)
+            if begun is None or life.wanted.time_limit_s is None or life.memory.is_overdue:
+                continue
+            if self._now() >= begun + life.wanted.time_limit_s:
+                life.memory.is_overdue = True
+                with self._lock:
+                    self._changed.add(life.wanted.attempt)
+                self._wake()
 
     def _pass(self) -> bool:
         """One round over what is due. Is there more to do at once?"""
@@ -425,6 +473,7 @@ class KubernetesEngine:
     def _call(self, life: Life, seen: Seen, steps: Sequence[Step]) -> Callable[[], None]:
         def call() -> None:
             try:
+                self._guard()
                 for step in steps:
                     self._hands.do(step, life.wanted, seen, life.memory)
             except SwellError as error:
@@ -445,10 +494,12 @@ class KubernetesEngine:
         memory = life.memory
         memory.failures += 1
         memory.problem = str(error)
+        if isinstance(error, Unavailable | NotHeld):
+            memory.waits_since = None  # nobody's patience runs out while nothing can be asked
         memory.retry_at = self._monotonic() + min(PAUSE_S_MAX, 0.1 * 2.0**memory.failures)
         log.info("attempt %s: %s", life.wanted.attempt, error)
-        is_final = isinstance(error, Rejected) and not life.wanted.is_stopping and not life.wanted.has_begun
-        if is_final and memory.failures >= 3:
+        is_verdict = isinstance(error, Rejected) and not isinstance(error, Conflict)
+        if is_verdict and memory.failures >= 3 and not (life.wanted.is_stopping or life.wanted.has_begun):
             self._give_up(life, memory.problem)
 
     def _meet(self, life: Life, seen: Seen) -> None:
@@ -457,7 +508,9 @@ class KubernetesEngine:
                 continue
             if pod.attempt in (None, life.wanted.attempt):
                 life.memory.met[rank] = pod.uid
-            if pod.started_at is not None:
+            if pod.ended is not None and pod.ended.has_run:
+                self._logs.finish(_pod_log(life.wanted.attempt, rank, pod))
+            elif pod.started_at is not None:
                 self._logs.follow(_pod_log(life.wanted.attempt, rank, pod))
 
     def _watch_patience(self, life: Life, seen: Seen) -> None:
@@ -514,10 +567,11 @@ def _differs(one: Followed, other: Followed) -> bool:
 
 
 def _run_seen(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
-    mine = {number for number, place in wanted.places.items() if place.node == node}
+    lanes = {**wanted.places, **wanted.draining}
+    mine = {number for number, place in lanes.items() if place.node == node}
     in_use = tuple(number for number in found.in_use if number in mine)
     return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
 
 
 def _pod_log(attempt: AttemptId, rank: int, pod: PodSeen) -> PodLog:
-    return PodLog(attempt, rank, pod.namespace, pod.name, pod.uid)
+    return PodLog(attempt, rank, pod.namespace, pod.name, pod.uid, pod.node)

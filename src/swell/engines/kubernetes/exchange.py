@@ -97,11 +97,13 @@ class Exchange:
     def open(
         self, ask: Ask, target: str, credential: Credential, silence_s: float, abort: Abort
     ) -> tuple[int, Connection]:
-        connection = self._dialer.connect(credential.certificate, silence_s)
+        connection = self._dialer.connect(credential.certificate, min(self._answer_s, silence_s))
         abort.watch(connection.socket)
         try:
             connection.send(self._request(ask.method, target, b"", JSON, credential))
-            return connection.read_head(time.monotonic() + self._answer_s), connection
+            status = connection.read_head(time.monotonic() + self._answer_s)
+            connection.socket.settimeout(silence_s)
+            return status, connection
         except BaseException:
             abort.watch(None)
             connection.close()

@@ -7,7 +7,7 @@ have no object is every end final.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.picture import PodSeen
@@ -31,6 +31,7 @@ from swell.model.quantity import IndexSet
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 IMAGE_TROUBLE = (*HOPELESS, "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
 DEADLINES = ("DeadlineExceeded",)
+BY_REQUEST = "at somebody's request, as kubectl drain does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class _Sheet:
     def task(self, rank: int, pod: PodSeen | None, *, lane: int | None = None) -> TaskSeen:
         place = self.wanted.places.get(rank)
         node = pod.node if pod is not None and pod.node else place.node if place is not None else self.wanted.nodes[0]
-        started_at = self.now if pod is None or pod.started_at is None else pod.started_at
+        seen_at = None if pod is None else pod.started_at
+        started_at = self.memory.started.get(rank, self.now) if seen_at is None else seen_at
         return TaskSeen(self.wanted.attempt, rank, node, rank if lane is None else lane, started_at)
 
     def end(
@@ -85,6 +87,12 @@ def follow(
     return Followed(tasks, is_over and is_still, _trouble(sheet))
 
 
+def _is_deleted(sheet: _Sheet) -> bool:
+    """One of ours that has not run may not be there yet; somebody else's was there before we knew of it."""
+    was_there = sheet.wanted.has_begun or not sheet.is_ours
+    return sheet.seen.object is None and was_there and not sheet.wanted.is_stopping
+
+
 def _may_make_pods(sheet: _Sheet) -> bool:
     found = sheet.seen.object
     if not sheet.has_object:
@@ -109,10 +117,14 @@ def _gang(sheet: _Sheet) -> Iterator[TaskSeen]:
     if sheet.has_object and is_ours_now and found is not None and found.verdict is not None:
         yield from _judged(sheet, found.verdict)
         return
+    if memory.is_overdue:
+        first = min(wanted.places)
+        yield sheet.end(first, _newest(seen, first, wanted, has_object=sheet.has_object), CAUSE_TIME_LIMIT)
+        return
     if memory.unplaced:
         yield sheet.end(min(wanted.places), None, CAUSE_NOT_PLACED, memory.unplaced)
         return
-    if sheet.has_object and found is None and wanted.has_begun and not wanted.is_stopping:
+    if sheet.has_object and _is_deleted(sheet):
         yield from (sheet.end(rank, None, CAUSE_DELETED, memory.kind) for rank in sorted(wanted.places))
         return
     for rank in sorted(wanted.places):
@@ -146,7 +158,9 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
             return sheet.end(rank, pod, CAUSE_NOT_PLACED, said)
         if sheet.has_object:
             return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows
-        return _pod_end(sheet, rank, pod)
+        end = _pod_end(sheet, rank, pod)
+        is_taken = pod.is_deleting and end.cause == "" and end.exit_code != 0
+        return _taken_away(sheet, rank, pod) if is_taken else end
     if pod.started_at is not None:
         return sheet.task(rank, pod)
     if pod.waiting.startswith(HOPELESS):
@@ -164,11 +178,17 @@ def _gone(sheet: _Sheet, rank: int) -> TaskSeen | None:
     return sheet.end(rank, None, CAUSE_NODE_LOST, "its pod is gone") if is_lost else None
 
 
+def _taken_away(sheet: _Sheet, rank: int, pod: PodSeen) -> TaskSeen:
+    """Somebody deletes it: the code is that of being killed, and no failure of its own."""
+    cause, problem = (CAUSE_NODE_LOST, "its pod was deleted") if sheet.is_ours else (CAUSE_DELETED, "Pod")
+    return sheet.end(rank, pod, cause, problem)
+
+
 def _pod_end(sheet: _Sheet, rank: int, pod: PodSeen) -> TaskSeen:
     end = pod.ended
     assert end is not None
     if pod.is_disrupted or end.reason == "Evicted":
-        return sheet.end(rank, pod, CAUSE_EVICTED, end.message or end.reason, code=end.exit_code)
+        return sheet.end(rank, pod, CAUSE_EVICTED, end.message or BY_REQUEST, code=end.exit_code)
     if end.reason == "OOMKilled":
         return sheet.end(rank, pod, CAUSE_MEMORY, end.message, code=end.exit_code)
     if end.reason in DEADLINES:
@@ -211,10 +231,11 @@ def _follow_array(sheet: _Sheet) -> Followed:
     given_up = IndexSet.parse(found.failed_indexes) if found is not None and found.failed_indexes else ()
     lanes = lanes_in_use(wanted, seen, sheet.memory)
     tasks = list(_indices(sheet, lanes, given_up, is_over=verdict is not None))
-    if verdict is not None and not verdict.is_success and not any(_is_failure(task) for task in tasks):
-        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+    if verdict is not None:
+        tasks = list(_array_judged(sheet, verdict, tasks))
+    elif _is_deleted(sheet):
         lowest = next(iter(IndexSet.parse(wanted.indices)))
-        tasks.append(_ended(sheet.task(lowest, None, lane=0), verdict.at, None, cause, verdict.message))
+        tasks.append(sheet.end(lowest, None, CAUSE_DELETED, sheet.memory.kind))
     if sheet.memory.unplaced:
         lowest = next(iter(IndexSet.parse(wanted.indices)))
         tasks.append(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced))
@@ -225,6 +246,20 @@ def _follow_array(sheet: _Sheet) -> Followed:
     in_use = tuple(sorted(lanes.values()))
     is_over = verdict is not None or wanted.is_stopping
     return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, left))
+
+
+def _array_judged(sheet: _Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Iterator[TaskSeen]:
+    """Its controller begins no other: every index has an end, also one whose pod is gone, or never was."""
+    ended = {task.index: task for task in tasks if task.ended_at is not None}
+    yield from ended.values()
+    left = [index for index in IndexSet.parse(sheet.wanted.indices) if index not in ended]
+    if verdict.is_success:
+        yield from (replace(sheet.end(index, None, "", code=0), lane=0) for index in left)
+        return
+    if left and not any(_is_failure(task) for task in ended.values()):
+        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+        yield _ended(sheet.task(left.pop(0), None, lane=0), verdict.at, None, cause, verdict.message)
+    yield from (replace(sheet.end(index, None, CAUSE_STOPPED), lane=0) for index in left)
 
 
 def _indices(

@@ -18,13 +18,23 @@ from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server
 from swell.engines.kubernetes.ownpods import make_pod, make_services
 from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
-from swell.engines.kubernetes.resources import PODS, SECRETS, SERVICES, Resource, not_served
+from swell.engines.kubernetes.resources import (
+    CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STORAGE_CLASSES,
+    Resource,
+    not_served,
+)
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
-from swell.errors import Conflict, NotFound
+from swell.errors import Conflict, NotFound, SwellError
 
 Document = dict[str, Any]
+SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
 MANAGER = "swell"  # who owns the fields we apply
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}  # what a container or a controller says wins
 POD_KINDS = ("Pod", "List", "Pods")  # jobs without an object that makes their pods
 
 
@@ -168,21 +178,14 @@ class Hands:
     def _create_pod(self, wanted: Wanted, memory: Memory, rank: int) -> None:
         manifest = self.manifest(wanted)
         filling = self._filling(wanted)
-        if rank == min(wanted.places):
-            for service in make_services(manifest, filling):
-                self._create_if_missing(SERVICES, service)
         self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted)
         memory.created.add(rank)
 
-    def _create_if_missing(self, resource: Resource, document: Document) -> None:
-        namespace = self.namespace(document)
-        with contextlib.suppress(AlreadyExists):
-            self._port.create(
-                resource, {**document, "metadata": {**document["metadata"], "namespace": namespace}}, namespace
-            )
-
     def _tell(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
-        """Owned by what it is for: it goes with it, whatever becomes of us."""
+        """A Secret, and the Service by which pods of ours find each other.
+
+        Owned by what they are for: they go with it, whatever becomes of us.
+        """
         if seen.object is not None:
             api_version = KINDS[seen.object.kind].api_version
             namespace = seen.object.namespace
@@ -190,18 +193,28 @@ class Hands:
         else:
             namespace = seen.pods[0][1].namespace
             owners = [_owner("v1", "Pod", pod.name, pod.uid) for _, pod in seen.pods]
-        name = self._secret(wanted)
-        body = {
+            for service in make_services(self.manifest(wanted), self._filling(wanted)):
+                self._apply(SERVICES, service, namespace, owners)
+        secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {**self._mark(wanted)["metadata"], "name": name, "ownerReferences": owners},
+            "metadata": {**self._mark(wanted)["metadata"], "name": self._secret(wanted)},
             "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
         }
-        self._port.patch(SECRETS, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
+        self._apply(SECRETS, secret, namespace, owners)
         memory.told = True
+
+    def _apply(self, resource: Resource, document: Document, namespace: str, owners: list[Document]) -> None:
+        metadata = {**document["metadata"], "namespace": namespace, "ownerReferences": owners}
+        body = {**document, "metadata": metadata}
+        name = metadata["name"]
+        self._port.patch(resource, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
 
     def _bind(self, step: Bind, memory: Memory) -> None:
         pod = step.pod
+        for claim in pod.claims:
+            self._choose_for(claim, pod.namespace, step.place.node)
+        memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
             if step.gpu:
                 memory.shared[pod.uid] = step.place.devices[0]
@@ -210,6 +223,7 @@ class Hands:
                 self._port.patch(PODS, pod.name, body, pod.namespace)
             self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)
         except Conflict:
+            memory.bound.pop(pod.uid)
             there = self._port.get(PODS, pod.name, pod.namespace)
             node = (there.get("spec") or {}).get("nodeName", "")
             if there["metadata"]["uid"] != pod.uid:
@@ -217,8 +231,20 @@ class Hands:
             if not node:
                 raise
             memory.bound[pod.uid] = node
+        except SwellError:
+            memory.bound.pop(pod.uid)
+            raise
+
+    def _choose_for(self, claim: str, namespace: str, node: str) -> None:
+        """A volume that waits for its first consumer is made where the scheduler says, and we are the scheduler."""
+        found = self._port.get(CLAIMS, claim, namespace)
+        name = found["spec"].get("storageClassName")
+        is_bound = (found.get("status") or {}).get("phase") == "Bound"
+        if is_bound or not name or SELECTED_NODE in (found["metadata"].get("annotations") or {}):
             return
-        memory.bound[pod.uid] = step.place.node
+        kind = self._port.get(STORAGE_CLASSES, name)
+        if kind.get("volumeBindingMode") == "WaitForFirstConsumer":
+            self._port.patch(CLAIMS, claim, {"metadata": {"annotations": {SELECTED_NODE: node}}}, namespace)
 
     def _kill(self, pod: PodSeen, grace_s: float, memory: Memory) -> None:
         with contextlib.suppress(NotFound):
@@ -229,8 +255,10 @@ class Hands:
 def variables(wanted: Wanted) -> dict[str, str]:
     """What every task of an attempt is told, beside what its object's controller tells it."""
     gpus = next((len(place.devices) for place in wanted.places.values()), 0)
+    is_alone = len(wanted.places) == 1 and not wanted.is_array
     return {
         **wanted.own,
+        **(ALONE if is_alone else {}),
         "SWELL_JOB_ID": str(wanted.attempt.job),
         "SWELL_JOB_NAME": wanted.name,
         "SWELL_ATTEMPT": str(wanted.attempt),

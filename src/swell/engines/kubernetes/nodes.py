@@ -20,11 +20,13 @@ def make_node(
 
     A GPU that is reserved and that nobody shares any more is not free before its pod is gone.
     """
-    taken = NOTHING
+    taken, pods = NOTHING, 0
     for pod in foreign:
         taken += pod.needs
+        pods += 1
     numbers = [f"gpu-{number}" for number in range(seen.room.gpus)]
     totals = {pod.labels[RESERVATION]: int(pod.annotations.get(TOTAL, 0)) for pod in reserving}
+    pods += len(totals)
     left = totals.keys() - held
     free = [name for name in reversed(numbers) if name not in held and name not in left]
     theirs = {*free[: taken.gpus], *left}
@@ -38,6 +40,7 @@ def make_node(
             for name, mib in sizes.items()
         ),
         is_reachable=seen.is_ready,
+        tasks_max=max(0, seen.pods_max - pods),
         labels=seen.labels,
         taints=seen.taints,
         is_cordoned=seen.is_cordoned,

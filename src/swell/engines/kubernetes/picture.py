@@ -86,6 +86,7 @@ class PodSeen:
     ended: Ended | None  #: None: it has not
     restarts: int
     runtime_class: str = ""  #: empty: the cluster's default
+    claims: tuple[str, ...] = ()  #: volumes it wants, by the name of their claim
     document: Document | None = None  #: whole, while it waits for us and came by kubectl
 
     @property
@@ -143,8 +144,16 @@ def read_pod(document: Document) -> PodSeen:
         ended=_ended(status) if status.get("phase") in ("Succeeded", "Failed") else None,
         restarts=int(containers[0].get("restartCount", 0)) if containers else 0,
         runtime_class=spec.get("runtimeClassName", ""),
+        claims=_claims(spec, metadata["name"]),
         document=document if _waits_for_us(metadata, spec) else None,
     )
+
+
+def _claims(spec: Document, pod: str) -> tuple[str, ...]:
+    """An ephemeral volume's claim is made under the pod's name and its own."""
+    volumes = spec.get("volumes") or ()
+    named = [one["persistentVolumeClaim"]["claimName"] for one in volumes if one.get("persistentVolumeClaim")]
+    return tuple(named + [f"{pod}-{one['name']}" for one in volumes if one.get("ephemeral")])
 
 
 def _waits_for_us(metadata: Document, spec: Document) -> bool:

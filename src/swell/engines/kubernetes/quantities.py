@@ -58,9 +58,9 @@ def pod_resources(spec: dict[str, Any]) -> Resources:
         else:
             most = _most(most, staying + needed)
     total = _most(running + staying, most)
-    whole = (spec.get("resources") or {}).get("requests")  # of the pod as a whole, since Kubernetes 1.34
+    whole = spec.get("resources") or {}  # of the pod as a whole, since Kubernetes 1.34
     if whole:
-        said = resources(whole, is_demand=True)
+        said = resources({**(whole.get("limits") or {}), **(whole.get("requests") or {})}, is_demand=True)
         total = Resources(said.cpus_milli or total.cpus_milli, said.memory_mib or total.memory_mib, total.gpus)
     return total + resources(spec.get("overhead") or {}, is_demand=True)
 

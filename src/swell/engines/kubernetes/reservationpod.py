@@ -79,7 +79,8 @@ def make_pod(gpu: Gpu, *, store: str, namespace: str, image: str, runtime_class:
         "name": pod_name(store, gpu),
         "namespace": namespace,
         "labels": {RESERVATION: gpu[1], STORE: store},
-        "annotations": {NODE: gpu[0]},
+        # Whoever empties a node need not keep it for this pod: it goes with those who share the GPU.
+        "annotations": {NODE: gpu[0], "cluster-autoscaler.kubernetes.io/safe-to-evict": "true"},
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

@@ -50,13 +50,22 @@ class Reservations:
     """Thread-safe: one thread asks for calls, those are made by others."""
 
     def __init__(
-        self, port: Port, cluster: Cluster, *, store: str, namespace: str, image: str, monotonic: Callable[[], float]
+        self,
+        port: Port,
+        cluster: Cluster,
+        *,
+        store: str,
+        namespace: str,
+        image: str,
+        guard: Callable[[], None],
+        monotonic: Callable[[], float],
     ) -> None:
         self._port = port
         self._cluster = cluster
         self._store = store
         self._namespace = namespace
         self._image = image
+        self._guard = guard  #: raises where another server may be acting
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._began_at = monotonic()
@@ -162,6 +171,7 @@ class Reservations:
     def _call(self, step: Step) -> Callable[[], None]:
         def call() -> None:
             try:
+                self._guard()
                 self._do(step)
             except SwellError as error:
                 self._failed(step, str(error))
@@ -173,8 +183,13 @@ class Reservations:
             if self._problems.get(step.gpu) != problem:
                 log.warning("reserving GPU %s of node %s: %s", step.gpu[1], step.gpu[0], problem)
             self._problems[step.gpu] = problem
-            count = self._failures[step.gpu] = self._failures.get(step.gpu, 0) + 1
-            self._quiet[_key(step)] = self._monotonic() + min(RETRY_S_MAX, RETRY_S * 2.0 ** min(count - 1, 10))
+        self._pause(_key(step), step.gpu)
+
+    def _pause(self, key: tuple[type, object], gpu: Gpu) -> None:
+        """Longer each time, until its reservation has told which GPU it has."""
+        with self._lock:
+            count = self._failures[gpu] = self._failures.get(gpu, 0) + 1
+            self._quiet[key] = self._monotonic() + min(RETRY_S_MAX, RETRY_S * 2.0 ** min(count - 1, 10))
 
     def _do(self, step: Step) -> None:
         match step:
@@ -185,11 +200,13 @@ class Reservations:
                     self._port.bind(pod.name, pod.namespace, pod.uid, gpu[0])
             case Ask(_, pod):
                 self._ask(step, pod)
-            case Release(_, pod):
+            case Release(gpu, pod):
                 with contextlib.suppress(NotFound, Conflict):
                     self._port.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
                 with self._lock:
                     self._released.add(pod.uid)
+                if pod.has_ended:
+                    self._pause((Reserve, gpu), gpu)  # its node refuses; it is not asked all the time
 
     def _reserve(self, gpu: Gpu) -> None:
         runtime_class = self.runtime_class()

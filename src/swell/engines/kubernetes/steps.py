@@ -146,7 +146,8 @@ def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
         return  # whole, or not at all
     for rank, place in sorted(wanted.places.items()):
         pod = seen.staying[rank]
-        if not pod.has_ended and _is_unbound(pod, memory) and place.node in seen.present:
+        is_free = place.node in seen.present and not _is_still_run(rank, pod, seen, memory)
+        if not pod.has_ended and _is_unbound(pod, memory) and is_free:
             yield Bind(pod, place)
 
 
@@ -156,7 +157,9 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
     waiting = [
         (rank, pod)
         for rank, pod in seen.pods
-        if rank is not None and not pod.is_deleting and not pod.has_ended and _is_unbound(pod, memory)
+        if rank is not None
+        and not (pod.is_deleting or pod.has_ended or _is_still_run(rank, pod, seen, memory))
+        and _is_unbound(pod, memory)
     ]
     for (_, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
         if place.node in seen.present:
@@ -164,13 +167,16 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
 
 
 def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:
-    """uid → lane. Which lane of its node a pod is in matters only where lanes are of different GPUs that are shared."""
+    """uid → lane. Which lane of its node a pod is in matters only where lanes are of different GPUs that are shared.
+
+    Lanes that drain are filled last: the first pod that ends on their node empties one of them.
+    """
     alive = sorted(
         (pod.created_at, pod.uid, pod.node or memory.bound[pod.uid], _shared(pod, memory))
         for _, pod in seen.pods
         if not pod.has_ended and not _is_unbound(pod, memory)
     )
-    free = dict(sorted(wanted.places.items()))
+    free = dict([*sorted(wanted.places.items()), *sorted(wanted.draining.items())])
     lanes: dict[str, int] = {}
     for _, uid, node, device in alive:
         number = next(
@@ -190,6 +196,12 @@ def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:
 def _shared(pod: PodSeen, memory: Memory) -> DeviceId:
     """Which GPU of its node it shares; empty: none."""
     return memory.shared.get(pod.uid) or pod.annotations.get(NUMBER, "")
+
+
+def _is_still_run(rank: int, pod: PodSeen, seen: Seen, memory: Memory) -> bool:
+    """By one that this pod takes the place of, and that has not come to its end: a Job does not wait for it."""
+    others = (one for number, one in seen.pods if number == rank and one.uid != pod.uid)
+    return any(not one.has_ended and not _is_unbound(one, memory) for one in others)
 
 
 def _is_unbound(pod: PodSeen, memory: Memory) -> bool:

@@ -21,11 +21,11 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 def fill_pod(spec: Document, size: RoleSize, filling: Filling) -> Document:
     """A pod's specification in an attempt."""
     containers = [dict(container) for container in spec["containers"]]
-    holder = next((one for one in containers if _asks_for_gpus(one)), containers[0])
+    holders = [one for one in containers if _asks_for_gpus(one)] or containers[:1]
     if size.share_mib:
-        _share(holder)
-    elif size.gpus:
-        _give(holder, size.gpus)
+        _share(holders[0])
+    elif size.gpus and len(holders) == 1:  # with several, each has its own fixed number
+        _give(holders[0], size.gpus)
     for container in containers:
         container["envFrom"] = [*_others(container, filling.secret), {"secretRef": {"name": filling.secret}}]
     filled = {**spec, "schedulerName": SCHEDULER, "containers": containers}

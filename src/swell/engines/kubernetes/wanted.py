@@ -45,13 +45,19 @@ class Wanted:
     is_stopping: bool
     grace_s: float
     has_begun: bool  #: it was seen before, also by a server before this one
+    time_limit_s: float | None = None  #: of a gang; None: endless
+    draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
     @classmethod
     def of(cls, launches: Sequence[Launch]) -> Wanted:
         first = launches[0]
-        places = {
-            lane.number: Place(launch.node, lane.devices, lane.role) for launch in launches for lane in launch.lanes
-        }
+        places, draining = (
+            {lane.number: Place(launch.node, lane.devices, lane.role) for launch, lanes in given for lane in lanes}
+            for given in (
+                [(launch, launch.lanes) for launch in launches],
+                [(launch, launch.draining) for launch in launches],
+            )
+        )
         return cls(
             attempt=first.attempt,
             name=first.name,
@@ -68,12 +74,14 @@ class Wanted:
             is_stopping=first.is_stopping,
             grace_s=first.grace_s,
             has_begun=first.has_begun,
+            time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
+            draining=draining,
         )
 
     def sizes(self) -> tuple[RoleSize, ...]:
         """Of each role."""
         if self.is_array:
-            place = next(iter(self.places.values()), None)
+            place = next(iter({**self.places, **self.draining}.values()), None)
             gpus = 0 if place is None or self.shares_mib[0] else len(place.devices)
             return (RoleSize(len(IndexSet.parse(self.indices)), gpus, self.shares_mib[0]),)
         return tuple(self._size(role) for role in range(len(self.shares_mib)))
@@ -119,5 +127,7 @@ class Memory:
     held: str = ""  #: why its pods may not be bound yet; empty: they may
     retry_at: float = 0.0
     failures: int = 0
+    started: dict[int, float] = field(default_factory=dict)  #: rank → when it was first seen to run
+    is_overdue: bool = False  #: its time limit has passed
     unplaced: str = ""  #: why the attempt is given up; empty: it is not
     kind: str = ""  #: of its object

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from swell.engines.logfolder import LogFolder
 from swell.engines.workers.keepers import keeper_pid
-from swell.engines.workers.logs import LogFolder
 from swell.errors import Unavailable
 from swell.model.cluster import Node, NodeId
 from swell.model.job import AttemptId

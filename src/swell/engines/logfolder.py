@@ -1,7 +1,8 @@
 """Where is a task's log, and what does it say from an offset on?
 
-The embedded worker writes its tasks' folders on the machine the server runs on, so the server reads the files
-themselves: nothing of ours stands between a task and its log.
+Every engine that keeps logs on the server's machine keeps them in the same folders: ATTEMPT/INDEX/log, and beside it an
+`index` of when what was written (`model/logindex.py`). The embedded worker's tasks write theirs themselves; what
+pods say is copied there (`kubernetes/logs.py`).
 """
 
 from __future__ import annotations

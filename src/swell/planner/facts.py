@@ -1,0 +1,89 @@
+"""What is true at this moment of the nodes that a job may use?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from swell.model.cluster import NodeId
+from swell.model.job import JobId
+from swell.model.placement import Rules
+from swell.model.plan import Snapshot
+from swell.model.resources import NOTHING, Resources
+from swell.planner.allow import objections
+from swell.planner.place import foreign_gpus, held_gpus
+from swell.planner.room import Room, taken
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of those nodes that answer."""
+
+    free: tuple[Resources, ...]  #: by node; of GPU memory the most that one GPU has left
+    foreign: int  #: GPUs that only processes outside Swell use
+    holders: list[JobId]  #: who holds room there
+    draining: list[JobId]  #: and will give some of it back when tasks end
+    yielding: list[JobId]  #: or at their next checkpoint
+    ends_at: float | None  #: when all holders have ended at the latest; None: nobody holds room
+    full: int  #: how many nodes hold as many tasks as they may
+    forbidden: tuple[str, ...]  #: for each node, answering or not, that may not be used: why
+
+
+def facts(snapshot: Snapshot, rules: tuple[Rules | None, ...]) -> Facts:
+    """For a job whose roles have these rules; worked out once, as a listing explains thousands of jobs."""
+    known = _known(_Same(snapshot))
+    if rules not in known:
+        known[rules] = _facts(snapshot, rules)
+    return known[rules]
+
+
+def offered(room: Room, node: NodeId) -> Resources:
+    """As people are told it: never below zero, and nothing where no more tasks may go."""
+    if not room.takes_more(node):
+        return NOTHING
+    free = room.on(node)
+    numbers = (free.cpus_milli, free.memory_mib, free.gpus, room.largest_share_mib(node))
+    return Resources(*(max(number, 0) for number in numbers))
+
+
+def forbidden_nodes(snapshot: Snapshot, rules: tuple[Rules | None, ...]) -> dict[NodeId, str]:
+    """Those that none of the roles may use, with what the first one finds in the way."""
+    found = [objections(one, snapshot.nodes_by_id) for one in rules or (None,)]
+    return {node: problem for node, problem in found[0].items() if all(node in others for others in found)}
+
+
+class _Same:
+    """A snapshot that is equal only to itself: comparing what is in it would cost more than the facts."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def __hash__(self) -> int:
+        return id(self.snapshot)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.snapshot is self.snapshot
+
+
+@lru_cache(maxsize=1)
+def _known(_: _Same) -> dict[tuple[Rules | None, ...], Facts]:
+    return {}
+
+
+def _facts(snapshot: Snapshot, rules: tuple[Rules | None, ...]) -> Facts:
+    forbidden = forbidden_nodes(snapshot, rules)
+    usable = [node for node in snapshot.nodes if node.is_reachable and node.id not in forbidden]
+    foreign = foreign_gpus(snapshot, held_gpus(snapshot))
+    room = Room.of(usable, foreign=foreign)
+    held = [(job, slot) for job, slot in snapshot.held() if slot.node in room.nodes]
+    room.take(taken(slot for _, slot in held))
+    return Facts(
+        free=tuple(offered(room, node) for node in room.nodes),
+        foreign=sum(node in room.nodes for node, _ in foreign),
+        holders=sorted({job.id for job, _ in held}),
+        draining=sorted({job.id for job, slot in held if slot.is_draining}),
+        yielding=sorted({job.id for job, _ in held if job.yielding is not None and job.yielding < job.width}),
+        ends_at=max((job.ends_at for job, _ in held), default=None),
+        full=sum(not room.takes_more(node) for node in room.nodes),
+        forbidden=tuple(forbidden.values()),
+    )

@@ -1,0 +1,109 @@
+"""Who says it, and how fast?
+
+One thread, one thing after the other. It takes no more than a tenth of a core and takes no more than fifty turns a
+second, of a call or two each, whatever there is to be said: the controller and the binds go first. An API server that
+is busy is left alone for a while; where our role does not allow a call it is said once in our log, and tried again much
+later.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from swell.engines.kubernetes.failures import Busy
+from swell.errors import Denied, Unavailable
+from swell.telling.conditions import Conditions
+from swell.telling.history import History
+from swell.telling.marks import Marks
+from swell.telling.scene import Scene
+from swell.telling.waits import Waits
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+TURNS_PER_S = 50  # beside hundreds of binds a second it is not noticed
+CORE_SHARE = 0.1
+BUSY_S = 5.0
+DENIED_S = 600.0  # a role that lacks a verb is given it by a person
+
+
+class Channel(Protocol):
+    def look(self) -> None:
+        """What is due now?"""
+
+    def tell(self) -> bool:
+        """Say one thing; False: nothing is due."""
+
+
+class Teller(threading.Thread):
+    def __init__(self, scene: Scene, may_tell: Callable[[], bool] = lambda: True) -> None:
+        super().__init__(name="teller", daemon=True)
+        self._scene = scene
+        self._may_tell = may_tell  #: are we the server that acts?
+        self._channels: tuple[Channel, ...] = (Conditions(scene), History(scene), Waits(scene), Marks(scene))
+        self._turns = itertools.count()
+        self._silent_until: dict[Channel, float] = {}
+        self._has_news = threading.Event()
+        self._has_news.set()
+        self._is_closing = threading.Event()
+        scene.store.listen(self._has_news.set)
+
+    def close(self) -> None:
+        """What is not said yet is not said."""
+        self._is_closing.set()
+        self._scene.port.close()
+        if self.is_alive():
+            self.join()
+
+    def run(self) -> None:
+        look_at = 0.0
+        while not self._is_closing.is_set():
+            began, spent = self._scene.monotonic(), time.thread_time()
+            pause_s = 0.0
+            try:
+                if began >= look_at:
+                    look_at = began + LOOK_S
+                    self.look()
+                has_told = self._may_tell() and self.tell()
+            except Unavailable as trouble:
+                has_told, pause_s = False, pause_after(trouble)
+                log.info("nothing is told for %.0f s: %s", pause_s, trouble)
+            except Exception:  # whatever is said is said again; a thread that ends would never
+                has_told, pause_s = False, BUSY_S
+                log.exception("telling failed in a way we did not think of; going on")
+            pause_s = max(pause_s, (time.thread_time() - spent) / CORE_SHARE, 1 / TURNS_PER_S)
+            self._is_closing.wait(pause_s if has_told else max(pause_s, look_at - self._scene.monotonic()))
+
+    def look(self) -> None:
+        if self._has_news.is_set():
+            self._has_news.clear()
+            if self._scene.look():
+                self._has_news.set()
+        for channel in self._channels:
+            channel.look()
+        self._scene.news = []
+
+    def tell(self) -> bool:
+        """One thing, of each channel in turn; False: nothing is due."""
+        first = next(self._turns)
+        now = self._scene.monotonic()
+        for number in range(len(self._channels)):
+            channel = self._channels[(first + number) % len(self._channels)]
+            if self._silent_until.get(channel, 0.0) > now:
+                continue
+            try:
+                if channel.tell():
+                    return True
+            except Denied as refusal:
+                self._silent_until[channel] = now + DENIED_S
+                log.warning("users of kubectl are not told something: %s", refusal)
+        return False
+
+
+def pause_after(trouble: Unavailable) -> float:
+    return max(BUSY_S, trouble.retry_after_s) if isinstance(trouble, Busy) else BUSY_S

@@ -1,0 +1,91 @@
+"""What is said of a job, and in which words?
+
+Only fields that are named here are passed on: whatever else a job or an event carries stays with us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from swell.engines.kubernetes.notices import Word
+from swell.model.job import JobState, ResizeMode
+from swell.model.launch import CAUSE_NOT_PLACED
+from swell.model.reason import Code, Reason
+from swell.store import EventRecord, Outline
+
+Detail = dict[str, Any]
+#: What to do is worth saying where waiting does not help; elsewhere it is nothing, with seconds that keep changing.
+TO_DO = frozenset({Code.CANNOT_RUN_HERE, Code.HELD, Code.USER_LIMIT})
+
+
+def annotations_of(job: Outline) -> dict[str, str | None]:
+    """None: there is nothing to be said of that now."""
+    return {
+        "job-id": str(job.id),
+        "state": str(job.state),
+        "reason": None if job.reason_code is None else str(job.reason_code),
+        "width": str(job.width) if job.width else None,
+    }
+
+
+def waiting_word(reason: Reason) -> Word:
+    is_hopeless = reason.code is Code.CANNOT_RUN_HERE
+    following = f"; {reason.next}" if reason.code in TO_DO and reason.next else ""
+    return Word("Waiting", f"{reason.code}: {reason.message}{following}", is_hopeless)
+
+
+def word_of(event: EventRecord, reason: Reason | None) -> Word | None:
+    """`reason`: of the job now. None: it is nothing to a user of kubectl."""
+    made = _WORDS.get(event.kind)
+    return None if made is None else made(event.detail, reason)
+
+
+def _started(detail: Detail, _: Reason | None) -> Word:
+    nodes = ", ".join(detail.get("nodes") or ())
+    return Word("Started", f"attempt {detail.get('attempt')} at width {detail.get('width')} on {nodes}")
+
+
+def _asked(detail: Detail, _: Reason | None) -> Word:
+    when = "at its next checkpoint" if detail.get("when") == ResizeMode.AT_CHECKPOINT else "at once"
+    return Word("AskedToYield", f"{detail.get('cause')}, {when}")
+
+
+def _yielded(detail: Detail, _: Reason | None) -> Word:
+    attempt, cause = detail.get("attempt"), str(detail.get("cause") or "")
+    if "left" in detail:
+        return Word("Yielded", f"attempt {attempt} gave its room back; {detail['left']} tasks are left")
+    what = "Resized" if detail.get("to_width") else "Preempted" if cause.startswith("preempted") else "Yielded"
+    because = f": {cause}" if cause else ""
+    return Word(what, f"attempt {attempt} at width {detail.get('width')} has ended{because}{_lost(detail)}")
+
+
+def _retrying(detail: Detail, _: Reason | None) -> Word:
+    attempt, problem = detail.get("attempt"), str(detail.get("problem") or "")
+    said = f": {problem}" if problem else ""
+    if detail.get("outcome") == CAUSE_NOT_PLACED:
+        return Word("NotPlaced", f"attempt {attempt} found no place{said}", is_warning=True)
+    if detail.get("outcome") == "failed":
+        return Word("Retrying", f"attempt {attempt} failed with exit code {detail.get('exit_code')}{said}", True)
+    return Word("Retrying", f"attempt {attempt} was lost ({detail.get('outcome')}){said}{_lost(detail)}", True)
+
+
+def _lost(detail: Detail) -> str:
+    lost = detail.get("lost_gpu_seconds") or 0
+    return f"; {lost:.0f} GPU-seconds of work are lost" if lost >= 1 else ""
+
+
+def _ended(detail: Detail, reason: Reason | None) -> Word:
+    after = "" if detail.get("ran_s") is None else f" after {detail['ran_s']:.0f} s"
+    why = "" if reason is None else f", {reason.code}: {reason.message}; {reason.next}"
+    return Word("Ended", f"{detail.get('state')}{after}{why}", detail.get("state") == JobState.FAILED)
+
+
+_WORDS: dict[str, Callable[[Detail, Reason | None], Word]] = {
+    "Started": _started,
+    "AskedToYield": _asked,
+    "Yielded": _yielded,
+    "Retrying": _retrying,
+    "Ended": _ended,
+}
+TOLD = frozenset(_WORDS)

@@ -1,0 +1,134 @@
+"""What the chart makes of its values, and what it refuses. Nothing is installed; no cluster is needed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from swell.config import parse_config
+from swell.listening import read_listening
+
+from .chart import CHART, NAMESPACE, VARIANTS, helm, of_kind, render_manifests, rendered
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_chart_is_without_fault(variant: str) -> None:
+    done = helm("lint", "--strict", CHART, values=VARIANTS[variant])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_plain_manifests_are_what_the_chart_renders() -> None:
+    tool = render_manifests()
+    helm_program = str(helm("version").args[0])
+    made = {name: tool.render(helm_program, values) for name, values in tool.VARIANTS.items()}
+    kept = {path.name: path.read_text() for path in tool.TARGET.iterdir()}
+    assert kept == made, "run: .venv/bin/python tools/render_manifests.py --helm HELM"
+
+
+def test_nothing_of_helm_is_in_the_plain_manifests() -> None:
+    for path in render_manifests().TARGET.iterdir():
+        assert "helm.sh" not in path.read_text()
+        assert "managed-by" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"door": {"enabled": True}}, "additional properties 'door' not allowed"),
+        ({"config": {"limit": {}}}, "additional properties 'limit' not allowed"),
+        ({"config": {"limits": {"default": {"gpu": 1}}}}, "additional properties 'gpu' not allowed"),
+        ({"service": {"port": "eighty"}}, "got string, want integer"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "value must be one of"),
+        ({"doors": {"enabled": True}}, "doors.user is needed: whoever reaches a door acts as this user of the cluster"),
+        ({"doors": {"enabled": True, "user": "eva", "from": []}}, "minItems: got 0, want 1"),
+        (
+            {"doors": {"enabled": True, "user": "eva"}, "networkPolicy": {"enabled": False}},
+            "doors.enabled needs networkPolicy.enabled: the doors want no token",
+        ),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused(values: dict[str, Any], said: str) -> None:
+    done = helm("template", "swell", CHART, values=values)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_pod_needs_no_privilege_and_no_user_of_its_own(variant: str) -> None:
+    pod = of_kind(rendered(VARIANTS[variant]), "Deployment")["swell"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    group = {} if variant == "openshift" else {"fsGroup": 10001, "fsGroupChangePolicy": "OnRootMismatch"}
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, **group}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_settings_are_ones_that_the_server_reads(variant: str) -> None:
+    config = of_kind(rendered(VARIANTS[variant]), "ConfigMap")["swell"]["data"]["config.json"]
+    parse_config(json.loads(config))
+
+
+def test_doors_are_served_under_the_old_names_and_ports_and_act_as_the_user_that_was_named() -> None:
+    documents = rendered(VARIANTS["with doors"])
+    expected = {"genai-workload-manager-service": 8000, "monitor": 6000, "job-metadata-manager": 5000}
+    doors = parse_config(json.loads(of_kind(documents, "ConfigMap")["swell"]["data"]["config.json"])).doors
+    found = {door.hosts[0]: (door.name, door.port, door.user, door.address) for door in doors}
+    assert found == {
+        name: ("genai", port, "system:serviceaccount:ml:default", "0.0.0.0") for name, port in expected.items()
+    }
+    services = of_kind(documents, "Service")
+    assert {name: services[name]["spec"]["ports"][0]["port"] for name in expected} == expected
+    policy = of_kind(documents, "NetworkPolicy")["swell"]["spec"]["ingress"]
+    assert [(sorted(str(port["port"]) for port in rule["ports"]), rule.get("from")) for rule in policy] == [
+        (["http"], None),
+        (["5000", "6000", "8000"], [{"podSelector": {}}]),
+    ]
+
+
+def test_without_doors_nothing_answers_without_a_token() -> None:
+    documents = rendered()
+    assert list(of_kind(documents, "Service")) == ["swell"]
+    assert of_kind(documents, "ConfigMap")["swell"]["data"]["config.json"] == "{}\n"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_server_understands_how_it_is_to_listen(variant: str) -> None:
+    [container] = of_kind(rendered(VARIANTS[variant]), "Deployment")["swell"]["spec"]["template"]["spec"]["containers"]
+    words = [word.replace("$(POD_IP)", "10.244.0.7").partition("=") for word in container["args"]]
+    told = {name: value for name, _, value in words}
+    allowed = tuple(value for name, _, value in words if name == "--allowed-host")
+    listening = read_listening(told["--listen"], told["--advertise"], allowed)
+    assert listening is not None
+    port = container["ports"][0]["containerPort"]
+    names = ("swell", f"swell.{NAMESPACE}", f"swell.{NAMESPACE}.svc", f"swell.{NAMESPACE}.svc.cluster.local")
+    assert listening.port == port
+    assert {f"{name}:{port}" for name in (*names, "10.244.0.7")} <= listening.hosts
+
+
+def test_one_server_is_replaced_by_the_next_and_never_beside_it() -> None:
+    spec = of_kind(rendered(), "Deployment")["swell"]["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_other_settings_make_another_pod() -> None:
+    def mark(values: dict[str, Any]) -> str:
+        template = of_kind(rendered(values), "Deployment")["swell"]["spec"]["template"]
+        return str(template["metadata"]["annotations"]["swell.dev/config"])
+
+    assert mark({}) == mark({})
+    assert mark({}) != mark({"config": {"admins": ["eva"]}})
+
+
+def test_an_uninstalled_release_leaves_its_claim_unless_told_otherwise() -> None:
+    kept = of_kind(rendered(), "PersistentVolumeClaim")["swell"]["metadata"]["annotations"]
+    assert kept == {"helm.sh/resource-policy": "keep"}
+    gone = of_kind(rendered({"persistence": {"keep": False}}), "PersistentVolumeClaim")["swell"]["metadata"]
+    assert "annotations" not in gone

@@ -1,0 +1,145 @@
+"""Swell as a pod on a real kubelet, under Pod Security "restricted": it becomes ready and keeps what it was told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cluster.binaries import BUILD, missing
+from cluster.cluster import Cluster, programs
+from cluster.images import name_of
+
+from .chart import NAMESPACE, VARIANTS, Document
+from .installed import Installed
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+#: The image's own; one of a range that OpenShift would give a namespace.
+UIDS = {"as it is": 10001, "openshift": 1_000_660_000}
+HOST = f"swell.{NAMESPACE}.svc:8080"
+BEN = "system:serviceaccount:ml:ben"
+#: Asked from within the pod, by the name of a Service: status, and the answer.
+ASK = """
+import http.client, sys
+port, method, path, host, token, body = sys.argv[1:]
+connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=30)
+headers = {"Host": host, "Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+connection.request(method, path, body or None, headers)
+answer = connection.getresponse()
+print(answer.status, answer.read().decode())
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if absent := missing(programs(kwok=0, kubelets=1, operators=())):
+        pytest.fail(f"the test cluster's programs are not built yet ({len(absent)} are missing); run: {BUILD}")
+    with Cluster(tmp_path_factory.mktemp("installed"), kubelets=1, images=("swell",)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=UIDS)
+def installed(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Installed]:
+    made = Installed(cluster, values(VARIANTS[request.param]), uid=UIDS[request.param])
+    try:
+        made.install()
+        yield made
+    finally:
+        made.remove()
+        shutil.rmtree(made.volume)
+
+
+def values(variant: Document) -> Document:
+    small = {"resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}}
+    return {**variant, **small, "doors": {"enabled": True, "user": BEN}}
+
+
+def ask(
+    installed: Installed, method: str, path: str, *, host: str = HOST, token: str = "", body: Document | None = None
+) -> tuple[int, Any]:
+    port = host.rpartition(":")[2]
+    words = (port, method, path, host, token, "" if body is None else json.dumps(body))
+    status, _, answer = installed.inside("python", "-c", ASK, *words).partition(" ")
+    return int(status), json.loads(answer)
+
+
+@pytest.fixture(scope="module")
+def tokens(cluster: Cluster) -> dict[str, str]:
+    """Of two service accounts: anna may create pods in her namespace, ben may not."""
+    api = cluster.api
+    api.kubectl("create", "namespace", "ml")
+    for name in ("anna", "ben"):
+        api.kubectl("create", "serviceaccount", name, "-n", "ml")
+    api.kubectl("create", "role", "pods", "-n", "ml", "--verb=create", "--resource=pods")
+    api.kubectl("create", "rolebinding", "anna", "-n", "ml", "--role=pods", "--serviceaccount=ml:anna")
+    return {name: api.kubectl("create", "token", name, "-n", "ml").strip() for name in ("anna", "ben")}
+
+
+def submission(name: str, namespace: str) -> Document:
+    container = {
+        "name": "main",
+        "image": name_of("busybox"),
+        "imagePullPolicy": "Never",
+        "command": ["true"],
+        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+    }
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    return {"manifest": manifest, "workdir": "/", "env": {}}
+
+
+def test_it_runs_as_nobody_in_particular_and_keeps_its_jobs_when_its_pod_is_replaced(installed: Installed) -> None:
+    assert installed.inside("id", "-u").strip() == str(installed.uid)
+    job = installed.inside("swell", "run", "-d", "--image", "none", "--gpus", "99", "--", "true").strip()
+    token = installed.inside("cat", "/var/lib/swell/token")
+
+    installed.replace_pod()
+
+    assert job in [str(one["id"]) for one in json.loads(installed.inside("swell", "ps", "-o", "json"))]
+    assert installed.inside("cat", "/var/lib/swell/token") == token
+
+
+def test_it_answers_to_the_names_of_its_services(installed: Installed) -> None:
+    expected = {
+        ("/api/v1/jobs", "swell.swell.svc:8080"): 401,
+        ("/api/v1/jobs", "evil.example:8080"): 403,
+        ("/readyz", f"{installed.pod()['status']['podIP']}:8080"): 200,
+        ("/get_all_jobs", "genai-workload-manager-service:8000"): 200,
+        ("/freegpu", "monitor.swell.svc.cluster.local:6000"): 200,
+        ("/get_all_jobs", "job-metadata-manager.swell:5000"): 200,
+        ("/get_all_jobs", "monitor:5000"): 403,
+    }
+    assert {(path, host): ask(installed, "GET", path, host=host)[0] for path, host in expected} == expected
+
+
+def test_a_user_of_the_cluster_submits_what_they_may_create_and_sees_their_own(
+    installed: Installed, tokens: dict[str, str]
+) -> None:
+    name = f"hello-{installed.uid}"
+    status, answer = ask(installed, "POST", "/api/v1/jobs", token=tokens["anna"], body=submission(name, "ml"))
+    assert status == 201, answer
+    job = answer["jobs"][0]["id"]
+    assert answer["jobs"][0]["user"] == "system:serviceaccount:ml:anna"
+    waiting = f"/api/v1/jobs/{job}?after={answer['jobs'][0]['version']}&wait_s=20"
+    while not (found := ask(installed, "GET", waiting, token=tokens["anna"])[1])["ended_at"]:
+        waiting = f"/api/v1/jobs/{job}?after={found['version']}&wait_s=20"
+    assert (found["state"], found["reason"]) == ("succeeded", None)
+    assert ask(installed, "GET", f"/api/v1/jobs/{job}", token=tokens["ben"])[0] == 404
+
+
+def test_what_a_user_may_not_create_is_refused(installed: Installed, tokens: dict[str, str]) -> None:
+    for name, namespace in (("ben", "ml"), ("anna", "default")):
+        status, answer = ask(installed, "POST", "/api/v1/jobs", token=tokens[name], body=submission("no", namespace))
+        assert (status, answer["error"]["message"]) == (
+            403,
+            (
+                f"'system:serviceaccount:ml:{name}' may not create a Pod (v1) in namespace {namespace!r}, and Swell "
+                "creates nothing there that you could not create yourself; "
+                "ask for that right, or name another namespace"
+            ),
+        )
+    assert ask(installed, "GET", "/api/v1/jobs", token="forged")[0] == 401

@@ -1,0 +1,221 @@
+"""The engine against a real control plane: its own controllers make the pods, kwok plays the kubelets."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.api import Refused, condition
+from cluster.cluster import Cluster
+from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
+from cluster.test_cluster import started
+from swell.model.job import AttemptId
+
+from .driving import Drive
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+SECRETS = "/api/v1/namespaces/default/secrets"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    yield from started(tmp_path_factory.mktemp("cluster"), kwok=4, operators=("jobset", "training"))
+
+
+@pytest.fixture
+def drive(cluster: Cluster, tmp_path: Path) -> Iterator[Drive]:
+    with Drive(cluster.kubeconfig, tmp_path, store=uuid.uuid4().hex) as drive:
+        yield drive
+    for path in (PYTORCHJOBS, JOBSETS, JOBS, PODS):
+        for one in cluster.api.get(path)["items"]:
+            with contextlib.suppress(Refused):  # its owner may be faster; the wait below tells
+                cluster.api.delete(f"{path}/{one['metadata']['name']}?propagationPolicy=Background")
+    cluster.api.until(PODS, lambda pods: not pods)
+
+
+def placed(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Pod → its node and its GPUs."""
+    return {
+        one["metadata"]["name"]: (
+            one["spec"].get("nodeName", ""),
+            one["spec"]["containers"][0]["resources"]["limits"].get("nvidia.com/gpu", "0"),
+        )
+        for one in cluster.api.get(PODS)["items"]
+    }
+
+
+def training(**changes: Any) -> dict[str, Any]:
+    document = pytorchjob("train", "true", "true", workers=2, on=ON_KWOK, gpus=1, **changes)
+    for replicas in document["spec"]["pytorchReplicaSpecs"].values():
+        replicas["restartPolicy"] = "OnFailure"
+    return document
+
+
+FIRST, SECOND = AttemptId(1, 1), AttemptId(1, 2)
+
+
+def test_a_pytorchjob_starts_where_it_was_placed_and_comes_back_at_another_size(cluster: Cluster, drive: Drive) -> None:
+    drive.start(FIRST, training(), {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 1), 2: ("kwok-1", 1, 1)}, roles=2)
+    drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+    assert placed(cluster) == {
+        "train-master-0": ("kwok-0", "1"),
+        "train-worker-0": ("kwok-0", "1"),
+        "train-worker-1": ("kwok-1", "1"),
+    }
+
+    drive.engine.stop(FIRST, 5.0, 2)
+    drive.until(lambda: drive.is_finished(FIRST))
+    assert drive.ends(FIRST) == dict.fromkeys((0, 1, 2), (None, "stopped"))
+    assert placed(cluster) == {}
+    drive.engine.forget(FIRST)
+
+    drive.start(SECOND, training(), {0: ("kwok-2", 4, 0), 1: ("kwok-3", 4, 1)}, roles=2)
+    drive.until(lambda: drive.running(SECOND) == [0, 1])
+    assert placed(cluster) == {"train-master-0": ("kwok-2", "4"), "train-worker-0": ("kwok-3", "4")}
+
+    cluster.api.patch(f"{PODS}/train-master-0", {"metadata": {"annotations": {"sim/run-for": "0s"}}})
+    drive.until(lambda: drive.is_finished(SECOND))
+    assert drive.ends(SECOND) == {0: (0, ""), 1: (0, "")}
+
+
+def test_what_an_attempt_is_told_is_in_a_secret_that_goes_with_its_object(cluster: Cluster, drive: Drive) -> None:
+    places = {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 1), 2: ("kwok-1", 1, 1)}
+    drive.start(FIRST, training(), places, roles=2, own={"SWELL_URL": "http://here"})
+    drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+    secrets = cluster.api.get(f"{SECRETS}?labelSelector=swell.dev/store={drive.store}")["items"]
+    [secret] = secrets
+    assert {"SWELL_URL", "SWELL_ATTEMPT", "NUM_GPUS", "JOB_RESTARTED"} <= secret["data"].keys()
+    [owner] = secret["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("PyTorchJob", "train")
+
+    drive.engine.stop(FIRST, 5.0, 2)
+    drive.until(lambda: drive.is_finished(FIRST))
+    drive.engine.forget(FIRST)
+    drive.engine.erase(FIRST)
+    cluster.api.until(SECRETS, lambda secrets: secret["metadata"]["name"] not in secrets)
+
+
+def test_a_pod_that_is_deleted_is_made_again_and_bound_to_its_place(cluster: Cluster, drive: Drive) -> None:
+    drive.start(FIRST, training(), {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 1), 2: ("kwok-1", 1, 1)}, roles=2)
+    drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+    before = cluster.api.get(f"{PODS}/train-worker-1")["metadata"]["uid"]
+
+    cluster.api.delete(f"{PODS}/train-worker-1")
+
+    def is_back(pods: dict[str, Any]) -> bool:
+        found = pods.get("train-worker-1")
+        return found is not None and found["metadata"]["uid"] != before and condition(found, "Ready") == "True"
+
+    cluster.api.until(PODS, is_back)
+    assert placed(cluster)["train-worker-1"] == ("kwok-1", "1")
+    drive.look()
+    assert drive.ends(FIRST) == {}
+
+
+def test_an_object_that_is_deleted_is_the_end_of_its_job(cluster: Cluster, drive: Drive) -> None:
+    drive.start(FIRST, training(), {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 1), 2: ("kwok-1", 1, 1)}, roles=2)
+    drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+    cluster.api.delete(f"{PYTORCHJOBS}/train")
+    drive.until(lambda: drive.is_finished(FIRST))
+    assert {task.problem for task in drive.tasks.values()} == {"PyTorchJob default/train"}
+    assert drive.ends(FIRST) == dict.fromkeys((0, 1, 2), (None, "deleted"))
+
+
+def test_the_indices_of_a_job_run_in_the_lanes_it_has(cluster: Cluster, drive: Drive) -> None:
+    document = job("array", "true", count=6, on=ON_KWOK, gpus=1, annotations={"sim/run-for": "1s"})
+    drive.start(FIRST, document, {0: ("kwok-0", 1, 0), 1: ("kwok-1", 1, 0)}, array="0-5")
+    drive.until(lambda: drive.is_finished(FIRST))
+    assert drive.ends(FIRST) == dict.fromkeys(range(6), (0, ""))
+    assert {node for node, _ in placed(cluster).values()} == {"kwok-0", "kwok-1"}
+
+
+def test_the_ranks_of_a_jobset_are_bound_together_and_its_next_attempt_is_another_object(
+    cluster: Cluster, drive: Drive
+) -> None:
+    document = jobset("set", "true", count=3, on=ON_KWOK, gpus=1)
+    drive.start(FIRST, document, {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 0), 2: ("kwok-1", 1, 0)})
+    drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+    before = cluster.api.get(f"{JOBSETS}/set")["metadata"]["uid"]
+    drive.engine.stop(FIRST, 5.0, 2)
+    drive.until(lambda: drive.is_finished(FIRST))
+    drive.engine.forget(FIRST)
+
+    drive.start(SECOND, document, {0: ("kwok-0", 2, 0), 1: ("kwok-2", 2, 0), 2: ("kwok-3", 2, 0)})
+    drive.until(lambda: drive.running(SECOND) == [0, 1, 2])
+    assert cluster.api.get(f"{JOBSETS}/set")["metadata"]["uid"] != before
+    assert sorted(placed(cluster).values()) == [("kwok-0", "2"), ("kwok-2", "2"), ("kwok-3", "2")]
+
+
+def test_pods_of_ours_that_are_deleted_are_lost_and_come_back_with_the_next_attempt(
+    cluster: Cluster, drive: Drive
+) -> None:
+    document = pod("solo", "true", on=ON_KWOK)
+    drive.start(FIRST, document, {0: ("kwok-0", 0, 0)})
+    drive.until(lambda: drive.running(FIRST) == [0])
+    cluster.api.delete(f"{PODS}/solo")
+    drive.until(lambda: drive.is_finished(FIRST))
+    assert drive.ends(FIRST) == {0: (None, "node-lost")}
+    drive.engine.forget(FIRST)
+
+    drive.start(SECOND, document, {0: ("kwok-1", 0, 0)})
+    drive.until(lambda: drive.running(SECOND) == [0])
+    assert placed(cluster) == {"solo": ("kwok-1", "0")}
+
+
+def test_an_object_of_that_name_that_is_not_ours_is_left_alone(cluster: Cluster, drive: Drive) -> None:
+    cluster.api.create(PODS, pod("solo", "true", on=ON_KWOK))
+    drive.start(FIRST, pod("solo", "true", on=ON_KWOK), {0: ("kwok-0", 0, 0)})
+    drive.until(lambda: drive.running(FIRST) == [0])
+    assert placed(cluster).keys() == {"solo", "solo-1"}
+
+
+def test_a_quota_that_is_too_small_is_said_in_the_words_of_the_api_server(cluster: Cluster, drive: Drive) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "1"}},
+    }
+    cluster.api.apply(quota)
+    try:
+        cluster.api.until("/api/v1/namespaces/default/resourcequotas", lambda found: "status" in found["small"])
+        drive.start(FIRST, pod("greedy", "true", on=ON_KWOK, gpus=2), {0: ("kwok-0", 2, 0)})
+        drive.until(lambda: drive.is_finished(FIRST) or bool(drive.ends(FIRST)))
+        [task] = drive.tasks.values()
+        assert (task.cause, "exceeded quota: small" in task.problem) == ("not-placed", True)
+    finally:
+        cluster.api.delete("/api/v1/namespaces/default/resourcequotas/small")
+
+
+def test_what_others_hold_is_not_offered(cluster: Cluster, drive: Drive) -> None:
+    cluster.api.create(PODS, pod("foreign", "true", on={"kubernetes.io/hostname": "kwok-3"}, gpus=3))
+    cluster.api.until(PODS, lambda pods: condition(pods["foreign"], "Ready") == "True")
+    drive.until(lambda: sum(device.outsiders_mib > 0 for device in drive.nodes["kwok-3"].devices) == 3)
+    offered = drive.nodes["kwok-3"]
+    assert (offered.cpus_milli, offered.memory_mib) == (64_000 - 10, 512 * 1024 - 64)
+    assert [device.outsiders_mib for device in offered.devices] == [0] * 5 + [1] * 3
+
+
+def test_a_volume_that_waits_for_its_consumer_is_told_the_node(cluster: Cluster, drive: Drive) -> None:
+    slow = {"provisioner": "nobody.example", "volumeBindingMode": "WaitForFirstConsumer"}
+    cluster.api.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"}, **slow})
+    claim = {
+        "storageClassName": "slow",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    cluster.api.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": claim}
+    )
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    drive.start(FIRST, pod("solo", "true", on=ON_KWOK, volumes=[volume]), {0: ("kwok-2", 0, 0)})
+    drive.until(lambda: drive.running(FIRST) == [0])
+    chosen = cluster.api.get(f"{CLAIMS}/data")["metadata"]["annotations"]["volume.kubernetes.io/selected-node"]
+    assert chosen == "kwok-2"
