@@ -24,6 +24,7 @@ from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import NotServed
 from swell.errors import NotFound, Rejected, SwellError
 from swell.manifests import Context, read_document
+from swell.manifests.metadata import SHARE
 from swell.model.job import Dimension, JobId, JobSpec, Role
 from swell.store import JobRecord, NewJob
 
@@ -156,6 +157,8 @@ class Adopter(threading.Thread):
         for group, pods in groups.items():
             try:
                 one = self._read(group, pods)
+                if one is not None:
+                    refuse_shares(group.kind, one[0])
             except (NotFound, NotServed):
                 continue  # deleted meanwhile
             except Rejected as refusal:
@@ -247,6 +250,15 @@ class Adopter(threading.Thread):
         if reference["kind"] == "Pods":
             return any(not pod.is_deleting for pod in self._cluster.pods(_uids(reference)))
         return self._cluster.has_object(metadata["uid"], reference["kind"], metadata["namespace"], metadata["name"])
+
+
+def refuse_shares(kind: str, spec: JobSpec) -> None:
+    """Which GPU a pod shares is a variable of its container, and nothing can be added to pods that are there."""
+    if kind != "PyTorchJob" and any(role.resources.is_share for role in spec.roles):
+        raise Rejected(
+            f"{SHARE} asks for a share of a GPU, which a {kind} can have only through `swell submit -f`: nothing can "
+            "be added to pods that kubectl has made; submit it, or leave the annotation out and ask for nvidia.com/gpu"
+        )
 
 
 def _read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:

@@ -24,6 +24,7 @@ from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.priorities import PriorityClasses
+from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
@@ -130,6 +131,7 @@ class ClusterWorks:
             store=store.id,
             namespace=namespace,
             wake=wake,
+            reservation_image=cluster.reservation_image or IMAGE,
             guard=lambda: self._lease.guard(),
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)

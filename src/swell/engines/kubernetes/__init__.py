@@ -13,6 +13,8 @@
     picture, objects, kinds        what is kept of pods, nodes and the objects that make pods
     cluster                        all of it in order
     wanted, steps, follow          pure: what is missing, and what has become of an attempt
+    reservations, reservationpod   pure: which GPUs are kept for those who share them
+    reserving                      and who keeps them
     hands, engine                  the calls, and who makes them
 
 Public: `KubernetesEngine`, `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`.
