@@ -191,9 +191,9 @@ class KubernetesEngine:
         """Its logs, and what is left of its job in the cluster."""
         self._kept.erase(attempt)
         key = self._store, str(attempt.job)
-        found = self.cluster.object_of_job(key)
+        found = self.cluster.objects_of_job(key)
         leftovers: list[tuple[Resource, ObjectSeen | PodSeen]] = []
-        leftovers += [] if found is None else [(self.cluster.resources[found.kind], found)]
+        leftovers += [(self.cluster.resources[one.kind], one) for one in found]
         leftovers += [(PODS, pod) for pod in self.cluster.pods_of_job(key) if pod.owner is None]
         for resource, one in leftovers:
             try:
@@ -227,9 +227,10 @@ class KubernetesEngine:
 
     def _report(self, life: Life, nodes: dict[NodeId, NodeSeen], tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
         wanted = life.wanted
+        memory = replace(life.memory, met=dict(life.memory.met))  # a pod that is met from now on was not seen here
         seen = self._look(life, nodes)
         kind = {"has_object": life.has_object, "is_ours": life.is_ours}
-        found = follow(wanted, seen, life.memory, self._now(), **kind)
+        found = follow(wanted, seen, memory, self._now(), **kind)
         for task in found.tasks:
             known = life.reported.get(task.index)
             if known is None or (known.ended_at is None) != (task.ended_at is None):
@@ -380,7 +381,10 @@ class KubernetesEngine:
 
     def _object_of(self, life: Life) -> ObjectSeen | None:
         if life.is_ours:
-            return self.cluster.object_of_job((self._store, str(life.wanted.attempt.job)))
+            namespace = self._hands.namespace(life.document)
+            objects = self.cluster.objects_of_job((self._store, str(life.wanted.attempt.job)))
+            mine = [one for one in objects if (one.kind, one.namespace) == (life.document["kind"], namespace)]
+            return mine[0] if mine else None
         metadata = life.document["metadata"]
         found = self.cluster.object(life.document["kind"], metadata["namespace"], metadata["name"])
         return found if found is not None and found.uid == metadata["uid"] else None
