@@ -12,7 +12,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -75,6 +75,7 @@ class Adopter(threading.Thread):
         cluster: Cluster,
         jobs: Jobs,
         is_begun: Callable[[JobId], bool],
+        priority_classes: Callable[[], Mapping[str, int]],
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name="adopter", daemon=True)
@@ -82,6 +83,7 @@ class Adopter(threading.Thread):
         self._cluster = cluster
         self._jobs = jobs
         self._is_begun = is_begun  #: does the engine have an attempt of it?
+        self._priority_classes = priority_classes
         self._now = now
         self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
         self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
@@ -200,7 +202,7 @@ class Adopter(threading.Thread):
         if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
             return None  # the engine, too, must have seen it
         document = self._port.get(resource, group.name, group.namespace)
-        spec = read_document(document, CONTEXT)
+        spec = read_document(document, replace(CONTEXT, priority_classes=self._priority_classes()))
         if group.kind != "PyTorchJob":  # nobody may change the size of the others while they exist
             spec = replace(spec, width_max=spec.width_min) if spec.array is None else spec
         return replace(spec, is_held=False, retries=0), _reference(document)

@@ -158,6 +158,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         engine=works.engine,
         members=None if beyond is None else works.members(config, getpass.getuser()),
         try_out=works.try_out,
+        priority_classes=works.priority_classes,
         is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
         token=state.secret(state.token),

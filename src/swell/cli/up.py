@@ -118,6 +118,12 @@ def command(
     if not about:
         raise no_server(folder)
     say(f"serving {folder} at {about['url']} (process {about['pid']}, log {folder.server_log})")
+    known = folder.read_json(folder.config)
+    if known.get("cluster") is not None and known.get("listen") is None:
+        say(
+            "pods cannot reach that address: jobs run, but report no epochs and keep their width; "
+            "to hear from them: swell down, then swell up -d --listen ADDRESS:PORT with an address of this machine"
+        )
     return 0
 
 

@@ -10,6 +10,7 @@ from engines.kubernetes.pieces import (
     FAILED,
     FIRST,
     NOW,
+    SECOND,
     SUCCEEDED,
     ended,
     make_object,
@@ -57,6 +58,12 @@ def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
             Followed((alive(0),)),
         ),
         ("all run", WANTED, make_seen(make_object(), running(0), running(1)), Followed((alive(0), alive(1)))),
+        (
+            "its object is still in the last attempt, which left a pod",
+            make_wanted(attempt=SECOND),
+            make_seen(make_object(is_suspended=True), ended(0)),
+            Followed(),
+        ),
         (
             "an image cannot be pulled",
             WANTED,
@@ -290,6 +297,18 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             Followed(
                 (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 3, "n2", 1, 950.0)), in_use=(1,), left=7
             ),
+        ),
+        (
+            "its Job is still in the last attempt, which has done one",
+            replace(ARRAY, attempt=SECOND, indices="1-9", has_begun=False),
+            make_seen(replace(JOB, is_suspended=True), ended(0)),
+            Followed(left=9),
+        ),
+        (
+            "what the last attempt has done is not told again",
+            replace(ARRAY, indices="1-9"),
+            make_seen(JOB, ended(0), running(1, node="n1")),
+            Followed((TaskSeen(FIRST, 1, "n1", 0, 950.0),), in_use=(0,), left=8),
         ),
         (
             "one was given up",

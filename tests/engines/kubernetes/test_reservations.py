@@ -146,14 +146,14 @@ FIRST, SECOND = make_pod(0), make_pod(1)
             shares(ON_A),
             (ON_A,),
             (ready(),),
-            Held((Bind(FIRST, ON_A, "GPU-a"),)),
+            Held((Bind(FIRST, ON_A, gpu="GPU-a"),)),
         ),
         (
             "two of one job share one GPU",
             shares(ON_A, ON_A),
             (ON_A, ON_A),
             (ready(),),
-            Held((Bind(FIRST, ON_A, "GPU-a"), Bind(SECOND, ON_A, "GPU-a"))),
+            Held((Bind(FIRST, ON_A, gpu="GPU-a"), Bind(SECOND, ON_A, gpu="GPU-a"))),
         ),
         ("its GPU is not reserved yet", shares(ON_A), (ON_A,), (), Held((), "GPU 0 of node n1 is being reserved")),
         (
@@ -168,7 +168,7 @@ FIRST, SECOND = make_pod(0), make_pod(1)
             shares(ON_A, ON_B, is_array=True),
             (ON_A, ON_B),
             (ready(),),
-            Held((Bind(FIRST, ON_A, "GPU-a"),), "GPU 1 of node n1 is being reserved"),
+            Held((Bind(FIRST, ON_A, gpu="GPU-a"),), "GPU 1 of node n1 is being reserved"),
         ),
         ("whole GPUs that nobody shared", make_wanted(), (ON_B,), (ready(),), Held((Bind(FIRST, ON_B),))),
         (

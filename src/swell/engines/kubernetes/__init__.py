@@ -5,6 +5,7 @@
     resources, failures            what is asked for, and what a refusal means
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
+    priorities                     what the cluster calls its priorities
     reviewer                       whose a token is, and what they may create
     logs, logstream                which pods' logs are copied, and how one is read to its end
     loglines, logfile              what of a stream is new, and what of it is on disk

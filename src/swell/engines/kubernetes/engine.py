@@ -20,6 +20,7 @@ from swell.engines.kubernetes.lease import NotHeld
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.logstream import PodLog
 from swell.engines.kubernetes.nodes import make_node
+from swell.engines.kubernetes.numbering import number
 from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.picture import JOB, RANK, RESERVATION, SCHEDULER, STORE, NodeSeen, PodSeen
 from swell.engines.kubernetes.port import Port
@@ -374,7 +375,8 @@ class KubernetesEngine:
         memory.kind = f"{found.kind} {found.namespace}/{found.name}"
         kind = KINDS[found.kind]
         pods = self.cluster.pods_of_object(found)
-        return Seen(found, tuple((kind.rank(pod, found), pod) for pod in pods), present)
+        ranked = tuple((kind.rank(pod, found), pod) for pod in pods)
+        return Seen(found, number(ranked, life.wanted, memory) if found.kind == "Job" else ranked, present)
 
     def _object_of(self, life: Life) -> ObjectSeen | None:
         if life.is_ours:
@@ -430,9 +432,9 @@ class KubernetesEngine:
         with self._lock:
             due = list(self._due)
         later: list[AttemptId] = []
-        for number, attempt in enumerate(due):
+        for position, attempt in enumerate(due):
             if len(calls) >= CALLS_MAX:
-                later = due[number:]
+                later = due[position:]
                 break
             with self._lock:
                 self._due.pop(attempt, None)

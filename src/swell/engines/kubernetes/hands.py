@@ -16,7 +16,7 @@ from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
-from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, STORE, PodSeen
+from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
 from swell.engines.kubernetes.resources import (
     CLAIMS,
@@ -148,7 +148,7 @@ class Hands:
         live = self._port.get(resource, found.name, found.namespace)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
-        patch = kind.change(live, filled)
+        patch = kind.change(live, filled, is_array=wanted.is_array)
         if patch is None:
             self._remove(found, memory)
             return
@@ -214,6 +214,8 @@ class Hands:
         pod = step.pod
         for claim in pod.claims:
             self._choose_for(claim, pod.namespace, step.place.node)
+        if step.rank is not None:
+            self._port.patch(PODS, pod.name, {"metadata": {"annotations": {RANK: str(step.rank)}}}, pod.namespace)
         memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
             if step.gpu:

@@ -24,6 +24,7 @@ JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
 ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
+INDEX = "batch.kubernetes.io/job-completion-index"
 DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU, and of the pod that reserves it: its UUID
 NUMBER = "swell.dev/gpu-number"  # annotation of pods that share a GPU: which of its node it is in our plans
 RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those who share it: its number, too
@@ -34,7 +35,7 @@ KEPT_LABELS = (
     STORE,
     RESERVATION,
     "job-name",
-    "batch.kubernetes.io/job-completion-index",
+    INDEX,
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/replica-index",
     "jobset.sigs.k8s.io/jobset-name",
@@ -43,7 +44,7 @@ KEPT_LABELS = (
     "scheduling.x-k8s.io/pod-group",
 )
 NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
-KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, NUMBER, NODE, TOTAL, "batch.kubernetes.io/job-completion-index")
+KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, NUMBER, NODE, TOTAL, INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ class PodSeen:
     runtime_class: str = ""  #: empty: the cluster's default
     claims: tuple[str, ...] = ()  #: volumes it wants, by the name of their claim
     document: Document | None = None  #: whole, while it waits for us and came by kubectl
+
+    @property
+    def is_numbered(self) -> bool:
+        """Does it say itself which of its Job's tasks it is? Only an Indexed Job numbers its pods."""
+        return RANK in self.annotations or INDEX in self.annotations or INDEX in self.labels
 
     @property
     def has_ended(self) -> bool:

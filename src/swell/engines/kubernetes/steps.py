@@ -62,6 +62,7 @@ class Kill:
 class Bind:
     pod: PodSeen
     place: Place
+    rank: int | None = None  #: to be written on it first; None: it says so itself
     gpu: str = ""  #: UUID of the GPU that it shares; empty: it shares none, or it is not known yet
 
 
@@ -148,7 +149,7 @@ def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
         pod = seen.staying[rank]
         is_free = place.node in seen.present and not _is_still_run(rank, pod, seen, memory)
         if not pod.has_ended and _is_unbound(pod, memory) and is_free:
-            yield Bind(pod, place)
+            yield _bind(rank, pod, place)
 
 
 def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
@@ -161,9 +162,14 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
         and not (pod.is_deleting or pod.has_ended or _is_still_run(rank, pod, seen, memory))
         and _is_unbound(pod, memory)
     ]
-    for (_, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
+    for (rank, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
         if place.node in seen.present:
-            yield Bind(pod, place)
+            yield _bind(rank, pod, place)
+
+
+def _bind(rank: int, pod: PodSeen, place: Place) -> Bind:
+    is_of_a_job = pod.owner is not None and pod.owner.kind == "Job"
+    return Bind(pod, place, rank if is_of_a_job and not pod.is_numbered else None)
 
 
 def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:

@@ -118,6 +118,7 @@ class Memory:
     bound: dict[str, NodeId] = field(default_factory=dict)  #: uid → where we have bound it
     shared: dict[str, DeviceId] = field(default_factory=dict)  #: uid → the GPU of its node that it shares
     met: dict[int, str] = field(default_factory=dict)  #: rank → uid of a pod that was there
+    ranks: dict[str, int] = field(default_factory=dict)  #: uid → which task a pod without a number is
     fresh: ObjectSeen | None = None  #: as the API server answered last; None: nothing newer than the watch
     deleted: set[str] = field(default_factory=set)  #: uids that we have deleted
     created: set[int] = field(default_factory=set)  #: ranks of pods that we have made
