@@ -37,6 +37,7 @@ class Arena:
         self.proxy = Proxy(cluster.api)
         self.recorder = Recorder(cluster.api)
         self.outages: list[Outage] = []
+        self.taken: set[str] = set()  # cases whose object was deleted, uids of pods that were
         self.state = StateFolder(folder / "state")
         self.state.prepare()
         kubeconfig = self.proxy.write_kubeconfig(folder / "kubeconfig")

@@ -10,14 +10,14 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import JOB, STORE, NodeSeen, PodSeen, read_node, read_pod
+from swell.engines.kubernetes.picture import JOB, RESERVATION, STORE, NodeSeen, PodSeen, read_node, read_pod
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource
@@ -33,7 +33,7 @@ class Cluster:
     """Thread-safe. `changed` is told which pods, objects and nodes are not what they were."""
 
     def __init__(
-        self, port: Port, changed: Callable[[Iterable[PodSeen], Iterable[ObjectSeen], Iterable[str]], None]
+        self, port: Port, changed: Callable[[Sequence[PodSeen], Iterable[ObjectSeen], Iterable[str]], None]
     ) -> None:
         self._port = port
         self._changed = changed
@@ -43,6 +43,7 @@ class Cluster:
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._by_node: dict[str, set[str]] = defaultdict(set)
+        self._reserving: dict[str, set[str]] = defaultdict(set)
         self._waiting: dict[str, PodSeen] = {}
         self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
         self._objects_by_job: dict[JobKey, tuple[str, str, str]] = {}
@@ -119,6 +120,10 @@ class Cluster:
     def pods_on(self, node: str) -> list[PodSeen]:
         return self._sorted(self._by_node, node)
 
+    def reservations(self, store: str) -> list[PodSeen]:
+        """The pods that keep GPUs for those who share them."""
+        return self._sorted(self._reserving, store)
+
     def root(self, pod: PodSeen) -> str:
         """The uid of what a user has created: an object, or the pod itself."""
         if JOBSET_NAME in pod.labels:
@@ -183,6 +188,8 @@ class Cluster:
     def _keys(self, pod: PodSeen) -> Iterable[tuple[dict[Any, set[str]], Any]]:
         if JOB in pod.labels:
             yield self._by_job, (pod.labels.get(STORE, ""), pod.labels[JOB])
+        if RESERVATION in pod.labels:
+            yield self._reserving, pod.labels.get(STORE, "")
         if pod.owner is not None:
             yield self._by_owner, pod.owner.uid
         if JOBSET_NAME in pod.labels:

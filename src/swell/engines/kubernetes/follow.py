@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.reservations import refusal
 from swell.engines.kubernetes.steps import lanes_in_use
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.launch import (
@@ -112,8 +113,7 @@ def _left_behind(sheet: _Sheet, rank: int) -> TaskSeen:
 def _gang(sheet: _Sheet) -> Iterator[TaskSeen]:
     wanted, seen, memory = sheet.wanted, sheet.seen, sheet.memory
     found = seen.object
-    is_ours_now = found is not None and found.attempt == wanted.attempt
-    if sheet.has_object and is_ours_now and found is not None and found.verdict is not None:
+    if found is not None and found.attempt == wanted.attempt and found.verdict is not None:
         yield from _judged(sheet, found.verdict)
         return
     if memory.is_overdue:
@@ -126,11 +126,18 @@ def _gang(sheet: _Sheet) -> Iterator[TaskSeen]:
     if sheet.has_object and _is_deleted(sheet):
         yield from (sheet.end(rank, None, CAUSE_DELETED, memory.kind) for rank in sorted(wanted.places))
         return
+    if _is_of_another(sheet):
+        return
     for rank in sorted(wanted.places):
         pod = _newest(seen, rank, wanted, has_object=sheet.has_object)
         task = _member(sheet, rank, pod)
         if task is not None:
             yield task
+
+
+def _is_of_another(sheet: _Sheet) -> bool:
+    """What the pods of an earlier attempt have done is told already; nothing of this one has begun."""
+    return sheet.seen.object is not None and sheet.seen.object.attempt != sheet.wanted.attempt
 
 
 def _newest(seen: Seen, rank: int, wanted: Wanted, *, has_object: bool) -> PodSeen | None:
@@ -150,8 +157,11 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
         return sheet.end(rank, pod, cause, f"node {wanted.places[rank].node} is gone, or not ready")
     if pod.ended is not None:
+        said = f"{pod.ended.reason}: {pod.ended.message}"
+        if refused := refusal(pod, said):
+            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{said}{refused}")
         if not pod.ended.has_run and not pod.is_disrupted and pod.ended.reason != "Evicted" and pod.phase == "Failed":
-            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{pod.ended.reason}: {pod.ended.message}")
+            return sheet.end(rank, pod, CAUSE_NOT_PLACED, said)
         if sheet.has_object:
             return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows
         end = _pod_end(sheet, rank, pod)
@@ -261,8 +271,9 @@ def _array_judged(sheet: _Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Ite
 def _indices(
     sheet: _Sheet, lanes: dict[str, int], given_up: IndexSet | tuple[()], *, is_over: bool
 ) -> Iterator[TaskSeen]:
-    for rank, pod in sheet.seen.pods:
-        if rank is None or (pod.started_at is None and pod.ended is None):
+    indices = IndexSet.parse(sheet.wanted.indices)  # without those that earlier attempts have done
+    for rank, pod in () if _is_of_another(sheet) else sheet.seen.pods:
+        if rank is None or rank not in indices or (pod.started_at is None and pod.ended is None):
             continue
         lane = lanes.get(pod.uid, 0)
         end = pod.ended
@@ -285,7 +296,9 @@ def _trouble(sheet: _Sheet) -> str:
         return ""
     if sheet.memory.problem:
         return sheet.memory.problem
+    if sheet.memory.held:
+        return sheet.memory.held
     for _, pod in seen.pods:
         if pod.waiting and not pod.has_ended:
-            return f"pod {pod.name}: {pod.waiting}"
+            return f"pod {pod.name}: {pod.waiting}{refusal(pod, pod.waiting)}"
     return ""
