@@ -200,7 +200,7 @@ def test_a_checkpoint_that_was_not_delivered_is_found_by_the_next_attempt(
 def test_a_container_that_is_started_again_within_its_attempt_goes_on_where_it_was(
     server: Server, folder: Path, path: str | None
 ) -> None:
-    """A pod that failed was started again by its kubelet, with EPOCHS_DONE of its attempt's start: it began anew."""
+    """A kubelet starts what failed again with EPOCHS_DONE of the attempt's beginning: it began anew."""
     told = read_environment(server.environ(EPOCHS_DONE="0", SWELL_ON_YIELD="wait"))
     first = Run(told)
     if path is None:
