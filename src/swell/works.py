@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +23,8 @@ from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.priorities import PriorityClasses
+from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
@@ -71,6 +73,9 @@ class Works(Protocol):
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
 
+    def priority_classes(self) -> Mapping[str, int]:
+        """What priorities are called where tasks run."""
+
     @property
     def is_ready(self) -> bool: ...
 
@@ -99,6 +104,10 @@ class LocalWorks:
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
 
+    def priority_classes(self) -> Mapping[str, int]:
+        """A machine has numbers only."""
+        return {}
+
     @property
     def is_ready(self) -> bool:
         return True
@@ -123,6 +132,7 @@ class ClusterWorks:
             store=store.id,
             namespace=namespace,
             wake=wake,
+            reservation_image=cluster.reservation_image or IMAGE,
             guard=lambda: self._lease.guard(),
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
@@ -131,10 +141,11 @@ class ClusterWorks:
         self._teller_port = Port(access)  # its calls never take a connection from those that matter
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
         self._namespace = namespace
+        self._priorities = PriorityClasses(self._port)
 
     def adopt(self, manager: Manager) -> None:
         cluster = self.engine.cluster
-        self._adopter = Adopter(self._port, cluster, manager, self._has_begun)
+        self._adopter = Adopter(self._port, cluster, manager, self._has_begun, self._priorities.table)
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
         self._teller = Teller(scene, lambda: self._lease.is_held)
@@ -190,6 +201,9 @@ class ClusterWorks:
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)
+
+    def priority_classes(self) -> Mapping[str, int]:
+        return self._priorities.table()
 
     @property
     def is_ready(self) -> bool:

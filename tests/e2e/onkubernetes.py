@@ -74,20 +74,20 @@ def staged(folder: Path) -> Iterator[Stage]:
         address = f"{cluster.network.gateway}:{free_port()}"
         options = ["--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig)]
         options += ["--listen", address, "--advertise", f"http://{address}"]
-        kubectl = {"KUBECONFIG": str(cluster.kubeconfig), "PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
-        with Server(folder / "server", *options, gpus=None, env=kubectl) as server:
+        found = {"PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
+        with Server(folder / "server", *options, gpus=None, env=found) as server:
             yield Stage(cluster, server, share)
 
 
-def elastic(name: str, stage: Stage, **annotations: str) -> Document:
-    """A PyTorchJob that trains on 1 to 4 GPUs."""
+def elastic(name: str, stage: Stage, *, crash_at: int = 0, **annotations: str) -> Document:
+    """A PyTorchJob that trains on 1 to 4 GPUs; `crash_at`: the epoch in which it fails, once."""
     volumes = {"sdk": str(SDK), "checkpoints": str(stage.share)}
     container = {
         "name": "pytorch",
         "image": name_of("python"),
         "imagePullPolicy": "Never",
         "command": ["python3", "-c", SCRIPT],
-        "env": [{"name": "PYTHONPATH", "value": "/sdk"}],
+        "env": [{"name": "PYTHONPATH", "value": "/sdk"}, {"name": "CRASH_AT", "value": str(crash_at)}],
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi", "nvidia.com/gpu": 1},
             "limits": {"memory": "64Mi", "nvidia.com/gpu": GPUS},

@@ -109,6 +109,18 @@ def test_the_objects_say_that_they_have_succeeded(stage: Stage, played: Played) 
     assert ended == {"anna": "True", "ben": "True", "urgent": "True"}
 
 
+def test_a_container_that_its_kubelet_starts_again_goes_on_from_its_last_checkpoint(stage: Stage) -> None:
+    [job] = stage.submit(elastic("clumsy", stage, crash_at=3))
+    stage.server.until_true(job, lambda found: (found["progress"]["epochs_done"] or 0) > 3, patience_s=PATIENCE_S)
+    stage.say_enough("clumsy")
+    stage.until(job, "succeeded")
+
+    epochs = [epoch for epoch, _, _ in stage.ledger(job)]
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert epochs_in(stage.said("logs", str(job)).stdout) == epochs
+    assert (stage.share / str(job) / "crashed").exists()
+
+
 # -- logs ----------------------------------------------------------------------------------------------------
 
 

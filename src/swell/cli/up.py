@@ -35,6 +35,7 @@ def declared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Who runs the tasks, if not this machine."""
     for option in (
+        click.option("--reservation-image", metavar="IMAGE", help="Of pods that keep shared GPUs.  [default: busybox]"),
         click.option("--namespace", metavar="NAME", help="For objects that name none.  [default: the context's]"),
         click.option("--context", metavar="NAME", help="Of the kubeconfig.  [default: its current one]"),
         click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.  [default: as kubectl finds it]"),
@@ -67,6 +68,7 @@ def command(
     kubeconfig: str | None,
     context: str | None,
     namespace: str | None,
+    reservation_image: str | None,
     state: str | None,
     **declared: str | None,
 ) -> int:
@@ -99,7 +101,9 @@ def command(
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
     changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
-    changed |= _cluster_settings(engine, kubeconfig, context, namespace)
+    changed |= _cluster_settings(
+        engine, kubeconfig=kubeconfig, context=context, namespace=namespace, reservation_image=reservation_image
+    )
     folder.prepare()
     if changed:
         remember(folder, changed)
@@ -114,6 +118,12 @@ def command(
     if not about:
         raise no_server(folder)
     say(f"serving {folder} at {about['url']} (process {about['pid']}, log {folder.server_log})")
+    known = folder.read_json(folder.config)
+    if known.get("cluster") is not None and known.get("listen") is None:
+        say(
+            "pods cannot reach that address: jobs run, but report no epochs and keep their width; "
+            "to hear from them: swell down, then swell up -d --listen ADDRESS:PORT with an address of this machine"
+        )
     return 0
 
 
@@ -161,21 +171,20 @@ def _listening_settings(listen: str | None, advertise: str | None, allowed: tupl
     return {"listen": listen, "advertise": advertise, "allowed_hosts": list(allowed)}
 
 
-def _cluster_settings(
-    engine: str | None, kubeconfig: str | None, context: str | None, namespace: str | None
-) -> dict[str, object]:
+def _cluster_settings(engine: str | None, **given: str | None) -> dict[str, object]:
     from pathlib import Path
 
-    given = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
     said = {name: text for name, text in given.items() if text is not None}
     if engine != "kubernetes":
         if said:
             from swell.errors import Rejected
 
-            raise Rejected(f"--{next(iter(said))} is for a Kubernetes cluster; add --engine kubernetes")
+            raise Rejected(
+                f"--{next(iter(said)).replace('_', '-')} is for a Kubernetes cluster; add --engine kubernetes"
+            )
         return {} if engine is None else {"cluster": None}
-    if kubeconfig is not None:
-        said["kubeconfig"] = str(Path(kubeconfig).expanduser().absolute())
+    if "kubeconfig" in said:
+        said["kubeconfig"] = str(Path(said["kubeconfig"]).expanduser().absolute())
     return {"cluster": said}
 
 

@@ -76,6 +76,8 @@ def _worker(state: StateFolder) -> Finding:
         return problem("worker", str(error), "name your own state folder with --state")
     if worker is not None:
         return ok("worker", f"process {worker}")
+    if state.read_json(state.config).get("cluster") is not None:
+        return ok("worker", "none is needed: Kubernetes runs the tasks")
     if server is None:
         return note("worker", "none runs; the server starts it")
     return problem("worker", "the server runs and its worker does not: nothing can start", f"see {state.worker_log}")

@@ -21,6 +21,7 @@ from engines.kubernetes.pieces import (
 )
 from swell.engines.kubernetes.follow import Followed, follow
 from swell.engines.kubernetes.objects import Group, Verdict
+from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
 from swell.model.launch import TaskSeen
 
@@ -284,6 +285,39 @@ def test_an_attempt_that_was_given_up_says_why() -> None:
     first = make_seen(make_object(), ended(0), make_pod(1))
     found = follow(WANTED, first, memory, NOW, has_object=True)
     assert found == Followed((never(1, "not-placed", "exceeded quota: team"),)), "the end of another hides it"
+
+
+def test_an_attempt_whose_gpu_is_not_reserved_yet_says_so() -> None:
+    memory = Memory(held="GPU 0 of node n1 is being reserved")
+    found = follow(WANTED, make_seen(make_object(), make_pod(0), make_pod(1)), memory, NOW, has_object=True)
+    assert found == Followed(trouble="GPU 0 of node n1 is being reserved")
+
+
+LACKS = "insufficient privileges to read device list from NVIDIA_VISIBLE_DEVICES envvar"
+REFUSED = (
+    "; node n1 does not give a pod the GPU that NVIDIA_VISIBLE_DEVICES names (RuntimeClass: none, so the default); "
+    "allow it there (docs/gpus.md), or ask for whole GPUs"
+)
+SHARES = {"annotations": {ATTEMPT: str(FIRST), NUMBER: "gpu-0"}}
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "followed"),
+    [
+        (
+            "it is tried again",
+            make_pod(0, node="n1", waiting=f"StartError: {LACKS}", **SHARES),
+            Followed(trouble=f"pod train-worker-0: StartError: {LACKS}{REFUSED}"),
+        ),
+        (
+            "it has ended",
+            ended(0, 128, "StartError", LACKS, **SHARES),
+            Followed((over(0, 990.0, None, "not-placed", f"StartError: {LACKS}{REFUSED}"),), is_finished=True),
+        ),
+    ],
+)
+def test_a_node_that_refuses_a_shared_gpu_is_named(what: str, pod: PodSeen, followed: Followed) -> None:
+    assert follow(make_wanted(1), make_seen(None, pod), Memory(), NOW, has_object=False) == followed, what
 
 
 LANES = {0: Place("n1", (), 0), 1: Place("n2", (), 0)}

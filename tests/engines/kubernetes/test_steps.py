@@ -159,6 +159,12 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, steps:
             make_seen(make_object(attempt=None, groups=(Group("worker", 2, 4),)), make_pod(0), make_pod(1)),
             (Suspend(),),
         ),
+        (
+            "it is to share a GPU, and its pods do not know which",
+            make_wanted(shares_mib=(6144,)),
+            make_seen(make_object(attempt=None, groups=(Group("worker", 2, 0),)), make_pod(0), make_pod(1)),
+            (Suspend(),),
+        ),
         ("it is gone", WANTED, make_seen(None), ()),
         ("it failed", AGAIN, make_seen(make_object(verdict=FAILED)), ()),
     ],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.reservations import refusal
 from swell.engines.kubernetes.steps import lanes_in_use
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.launch import (
@@ -182,8 +183,11 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
         return sheet.end(rank, pod, cause, f"node {wanted.places[rank].node} is gone, or not ready")
     if pod.ended is not None:
+        said = f"{pod.ended.reason}: {pod.ended.message}"
+        if refused := refusal(pod, said):
+            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{said}{refused}")
         if not pod.ended.has_run and not pod.is_disrupted and pod.ended.reason != "Evicted" and pod.phase == "Failed":
-            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{pod.ended.reason}: {pod.ended.message}")
+            return sheet.end(rank, pod, CAUSE_NOT_PLACED, said)
         if sheet.has_object:
             return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows
         end = _pod_end(sheet, rank, pod)
@@ -318,7 +322,9 @@ def _trouble(sheet: _Sheet) -> str:
         return ""
     if sheet.memory.problem:
         return sheet.memory.problem
+    if sheet.memory.held:
+        return sheet.memory.held
     for _, pod in seen.pods:
         if pod.waiting and not pod.has_ended:
-            return f"pod {pod.name}: {pod.waiting}"
+            return f"pod {pod.name}: {pod.waiting}{refusal(pod, pod.waiting)}"
     return ""

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, read_object, read_verdict
-from swell.engines.kubernetes.picture import RANK, PodSeen
+from swell.engines.kubernetes.picture import INDEX, RANK, PodSeen
 from swell.engines.kubernetes.template import fill_template, gpus_of
 
 Document = dict[str, Any]
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class JobKind:

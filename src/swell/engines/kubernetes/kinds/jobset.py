@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from swell.engines.kubernetes.kinds.job import INDEX
 from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, read_object, read_verdict
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import INDEX, PodSeen
 from swell.engines.kubernetes.template import fill_template, gpus_of
 
 Document = dict[str, Any]
