@@ -31,6 +31,7 @@ EVERYWHERE = {
     ("scheduling.x-k8s.io", "podgroups"): READS,
     ("scheduling.k8s.io", "priorityclasses"): READS,
     ("node.k8s.io", "runtimeclasses"): frozenset({"get"}),
+    ("storage.k8s.io", "storageclasses"): frozenset({"get"}),
     ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
     ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
 }
@@ -41,6 +42,7 @@ WHERE_IT_RUNS_JOBS = EVERYWHERE | {
     ("", "pods/log"): frozenset({"get"}),
     ("", "secrets"): frozenset({"get", "create", "patch", "delete"}),
     ("", "services"): frozenset({"get", "create", "patch", "delete"}),
+    ("", "persistentvolumeclaims"): frozenset({"get", "patch"}),
     ("", "events"): frozenset({"create", "patch"}),
     ("batch", "jobs"): CHANGES,
     ("jobset.x-k8s.io", "jobsets"): CHANGES,
