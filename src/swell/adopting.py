@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from swell.engines.kubernetes.cluster import JOBSET_NAME, Cluster
 from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.objects import without_server_fields
 from swell.engines.kubernetes.picture import PodSeen
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import NotServed
@@ -82,7 +83,7 @@ class Adopter(threading.Thread):
         self._port = port
         self._cluster = cluster
         self._jobs = jobs
-        self._is_begun = is_begun  #: does the engine have an attempt of it?
+        self._is_begun = is_begun  #: has there been an attempt of it? Then its pods are the engine's to judge
         self._priority_classes = priority_classes
         self._now = now
         self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
@@ -301,8 +302,18 @@ def _pods_reference(group: Group, pods: list[PodSeen]) -> Document:
         "apiVersion": "v1",
         "kind": "Pods",
         "metadata": {"name": group.name, "namespace": group.namespace, "uid": pods[0].uid},
-        "pods": [{"name": pod.name, "uid": pod.uid} for pod in pods],
+        "pods": [{"name": pod.name, "uid": pod.uid, **_remade(pod)} for pod in pods],
     }
+
+
+def _remade(pod: PodSeen) -> Document:
+    """What we make another from, should we have to take it away again: it is on disk before the pod is bound.
+
+    Of a pod with a controller nothing: that makes another by itself.
+    """
+    if pod.owner is not None or pod.document is None:
+        return {}
+    return {"document": without_server_fields(pod.document)}
 
 
 def _uids(reference: Document) -> list[str]:

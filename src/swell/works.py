@@ -28,8 +28,9 @@ from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
-from swell.errors import Unavailable
+from swell.errors import NotFound, Unavailable
 from swell.manifests import Manifest, is_in_cluster
+from swell.model.job import JobId
 from swell.model.reason import Reason
 from swell.process import spawn_detached, wait_for_end
 from swell.state import StateFolder
@@ -144,10 +145,18 @@ class ClusterWorks:
 
     def adopt(self, manager: Manager) -> None:
         cluster = self.engine.cluster
-        self._adopter = Adopter(self._port, cluster, manager, self.engine.has_attempt_of, self._priorities.table)
+        self._adopter = Adopter(self._port, cluster, manager, self._has_begun, self._priorities.table)
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
         self._teller = Teller(scene, lambda: self._lease.is_held)
+
+    def _has_begun(self, job: JobId) -> bool:
+        if self.engine.has_attempt_of(job):
+            return True
+        try:
+            return self._store.job(job).attempts > 0
+        except NotFound:  # erased: it has ended long ago
+            return True
 
     def open(self, load: Callable[[], int]) -> None:
         """What is there is known before anything is wanted of it: what is missing would be made again."""

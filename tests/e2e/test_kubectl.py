@@ -141,9 +141,13 @@ def test_a_pytorchjob_with_a_range_is_given_what_is_free_and_gives_it_back_when_
     assert job_named(server, "elastic", "cancelled")["reason"]["code"] == "ObjectDeleted"
 
 
-def test_the_ranks_of_a_jobset_are_one_gang(cluster: Cluster, server: Server) -> None:
+def test_the_ranks_of_a_jobset_are_one_gang_and_the_set_stays_when_its_job_is_deleted(
+    cluster: Cluster, server: Server
+) -> None:
     cluster.api.create(JOBSETS, ours(jobset("set", "true", count=3, on=ON_KWOK, gpus=1, annotations=SHORT)))
     assert job_named(server, "set", "succeeded")["tasks"]["succeeded"] == 3
+    assert server.swell("delete", "set").code == 0
+    assert "deletionTimestamp" not in cluster.api.get(f"{JOBSETS}/set")["metadata"]
 
 
 def test_what_waits_and_what_runs_is_known_again_after_a_kill(cluster: Cluster, server: Server, tmp_path: Path) -> None:

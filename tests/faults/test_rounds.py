@@ -9,9 +9,12 @@ import pytest
 
 from cluster.binaries import BUILD, missing
 from cluster.cluster import Cluster, programs
+from engines.kubernetes.wire import Request
+from swell.client import Client
 
 from .arena import Arena
 from .disturbances import kill_at_bind
+from .proxy import Refuse, bound_pod, is_bind
 from .rounds import NODES, OPERATORS, play_kubernetes, verdict
 from .workload import gang
 
@@ -52,3 +55,25 @@ def test_a_gang_survives_a_kill_between_any_two_of_its_binds(way: str, cluster: 
         assert verdict(arena, cases) == []
     finally:
         arena.close()
+
+
+@pytest.mark.parametrize("way", ["submit", "kubectl"])
+def test_a_gang_whose_last_bind_keeps_failing_gives_its_room_back_and_runs_later(
+    way: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    """For longer than a gang may be half bound; pods that came by kubectl are made again as they came."""
+    arena = Arena(0, tmp_path, cluster)
+    case = gang("half", tasks=NODES, way=way)
+    try:
+        arena.proxy.meddle(lambda request: Refuse(500) if is_bind(request) and is_last(request) else None, 40.0)
+        arena.bring(case)
+        arena.await_ends([case])
+        lives = Client(arena.state).show("half")["attempts"]
+        assert [life["outcome"] for life in lives] == ["not-placed", "succeeded"]
+        assert verdict(arena, [case]) == []
+    finally:
+        arena.close()
+
+
+def is_last(request: Request) -> bool:
+    return bound_pod(request).endswith(f"-{NODES - 1}")

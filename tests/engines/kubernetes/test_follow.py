@@ -243,10 +243,48 @@ def test_an_object_that_came_by_kubectl_is_deleted_when_it_is_not_there() -> Non
     assert found == Followed(tuple(gone), is_finished=True)
 
 
+BARE = {"owner": None, "annotations": {}}
+SECOND_WANTED = make_wanted(attempt=SECOND)
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "remakes", "followed"),
+    [
+        (
+            "one was deleted",
+            WANTED,
+            make_seen(None, make_pod(1, **BARE)),
+            False,
+            Followed((never(0, "deleted", "Pod"),)),
+        ),
+        ("we took one away", SECOND_WANTED, make_seen(None, make_pod(1, **BARE)), True, Followed()),
+        (
+            "it was stopped half bound",
+            STOPPING,
+            make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE)),
+            False,
+            Followed(),
+        ),
+        (
+            "what was bound is gone, what was not waits on",
+            STOPPING,
+            make_seen(None, make_pod(1, **BARE)),
+            False,
+            Followed((never(0, "stopped"), never(1, "stopped")), is_finished=True),
+        ),
+    ],
+)
+def test_pods_that_came_by_kubectl(what: str, wanted: Wanted, seen: Seen, remakes: bool, followed: Followed) -> None:
+    assert follow(wanted, seen, Memory(), NOW, has_object=False, is_ours=False, remakes=remakes) == followed, what
+
+
 def test_an_attempt_that_was_given_up_says_why() -> None:
     memory = Memory(unplaced="exceeded quota: team")
     found = follow(WANTED, make_seen(make_object(), make_pod(0)), memory, NOW, has_object=True)
     assert found == Followed((never(0, "not-placed", "exceeded quota: team"),))
+    first = make_seen(make_object(), ended(0), make_pod(1))
+    found = follow(WANTED, first, memory, NOW, has_object=True)
+    assert found == Followed((never(1, "not-placed", "exceeded quota: team"),)), "the end of another hides it"
 
 
 def test_an_attempt_whose_gpu_is_not_reserved_yet_says_so() -> None:

@@ -160,6 +160,19 @@ def test_nobody_is_sent_to_a_gpu_that_was_handed_out_behind_our_back(
         assert sees(real, "share-23") != sees(real, "second")
 
 
+def test_a_gpu_that_others_were_faster_to_take_is_asked_for_again(real: Cluster, drive: Drive) -> None:
+    """Between a plan and the reservation somebody else got it: its kubelet refuses, and why says what it said."""
+    take(real, "first")
+    take(real, "second")
+    one = share(drive, 25)
+    refused = "GPU 0 of node real-1 cannot be reserved for sharing: UnexpectedAdmissionError: Pod was rejected: "
+    drive.until(lambda: (one, NODE) in drive.runs and refused in drive.runs[one, NODE].trouble)
+    assert (drive.running(one), drive.ends(one)) == ([], {})
+    real.api.delete(f"{PODS}/first")
+    drive.until(lambda: drive.running(one) == [0])
+    assert sees(real, "share-25") != sees(real, "second")
+
+
 def take(cluster: Cluster, name: str) -> None:
     """A GPU for somebody else."""
     cluster.api.create(PODS, pod(name, SHOW, gpus=1))

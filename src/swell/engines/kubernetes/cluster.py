@@ -46,7 +46,7 @@ class Cluster:
         self._reserving: dict[str, set[str]] = defaultdict(set)
         self._waiting: dict[str, PodSeen] = {}
         self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
-        self._objects_by_job: dict[JobKey, tuple[str, str, str]] = {}
+        self._objects_by_job: dict[JobKey, set[tuple[str, str, str]]] = defaultdict(set)
         self._nodes: dict[str, NodeSeen] = {}
         self.resources: dict[str, Resource] = {"Pod": PODS}  #: kind → where it is, of those that are served
         self._reflectors: dict[str, Reflector[Any]] = {
@@ -101,9 +101,10 @@ class Cluster:
         with self._lock:
             return self._objects.get((kind, namespace, name))
 
-    def object_of_job(self, key: JobKey) -> ObjectSeen | None:
+    def objects_of_job(self, key: JobKey) -> list[ObjectSeen]:
+        """Those that carry its labels, which are easily written elsewhere, too."""
         with self._lock:
-            return self._objects.get(self._objects_by_job.get(key, ("", "", "")))
+            return [self._objects[one] for one in sorted(self._objects_by_job.get(key, ()))]
 
     def pods_of_job(self, key: JobKey) -> list[PodSeen]:
         return self._sorted(self._by_job, key)
@@ -204,13 +205,14 @@ class Cluster:
                 if before is not None:
                     key = (before.kind, before.namespace, before.name)
                     self._objects.pop(key, None)
-                    if self._objects_by_job.get((before.store, before.job)) == key:
+                    self._objects_by_job[before.store, before.job].discard(key)
+                    if not self._objects_by_job[before.store, before.job]:
                         del self._objects_by_job[before.store, before.job]
                 if after is not None:
                     key = (after.kind, after.namespace, after.name)
                     self._objects[key] = after
                     if after.job:
-                        self._objects_by_job[after.store, after.job] = key
+                        self._objects_by_job[after.store, after.job].add(key)
         self._changed((), [one for change in changes for one in (change.before, change.after) if one is not None], ())
 
     def _node_changed(self, changes: tuple[Change[NodeSeen], ...]) -> None:

@@ -66,6 +66,12 @@ class Life:
         return "uid" not in self.document["metadata"]
 
     @property
+    def remakes(self) -> bool:
+        """Plain pods of somebody else, of which an earlier attempt took away what it had bound."""
+        pods = self.document.get("pods") or ()
+        return self.wanted.attempt.number > 1 and bool(pods) and all("document" in pod for pod in pods)
+
+    @property
     def has_object(self) -> bool:
         return self.document["kind"] not in POD_KINDS
 
@@ -191,9 +197,9 @@ class KubernetesEngine:
         """Its logs, and what is left of its job in the cluster."""
         self._kept.erase(attempt)
         key = self._store, str(attempt.job)
-        found = self.cluster.object_of_job(key)
+        found = self.cluster.objects_of_job(key)
         leftovers: list[tuple[Resource, ObjectSeen | PodSeen]] = []
-        leftovers += [] if found is None else [(self.cluster.resources[found.kind], found)]
+        leftovers += [(self.cluster.resources[one.kind], one) for one in found]
         leftovers += [(PODS, pod) for pod in self.cluster.pods_of_job(key) if pod.owner is None]
         for resource, one in leftovers:
             try:
@@ -227,9 +233,10 @@ class KubernetesEngine:
 
     def _report(self, life: Life, nodes: dict[NodeId, NodeSeen], tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
         wanted = life.wanted
+        memory = replace(life.memory, met=dict(life.memory.met))  # a pod that is met from now on was not seen here
         seen = self._look(life, nodes)
-        kind = {"has_object": life.has_object, "is_ours": life.is_ours}
-        found = follow(wanted, seen, life.memory, self._now(), **kind)
+        kind = {"has_object": life.has_object, "is_ours": life.is_ours, "remakes": life.remakes}
+        found = follow(wanted, seen, memory, self._now(), **kind)
         for task in found.tasks:
             known = life.reported.get(task.index)
             if known is None or (known.ended_at is None) != (task.ended_at is None):
@@ -380,22 +387,24 @@ class KubernetesEngine:
 
     def _object_of(self, life: Life) -> ObjectSeen | None:
         if life.is_ours:
-            return self.cluster.object_of_job((self._store, str(life.wanted.attempt.job)))
+            namespace = self._hands.namespace(life.document)
+            objects = self.cluster.objects_of_job((self._store, str(life.wanted.attempt.job)))
+            mine = [one for one in objects if (one.kind, one.namespace) == (life.document["kind"], namespace)]
+            return mine[0] if mine else None
         metadata = life.document["metadata"]
         found = self.cluster.object(life.document["kind"], metadata["namespace"], metadata["name"])
         return found if found is not None and found.uid == metadata["uid"] else None
 
     def _pods_of(self, life: Life) -> list[PodSeen]:
-        if life.is_ours:
-            namespace = self._hands.namespace(life.document)
-            pods = self.cluster.pods_of_job((self._store, str(life.wanted.attempt.job)))
-            return [pod for pod in pods if pod.namespace == namespace]  # a label is easily written elsewhere
-        return self.cluster.pods(_uids(life.document))
+        """Made by us, at first or again; before them those that came by kubectl."""
+        namespace = self._hands.namespace(life.document)
+        made = self.cluster.pods_of_job((self._store, str(life.wanted.attempt.job)))
+        ours = [pod for pod in made if pod.namespace == namespace]  # a label is easily written elsewhere
+        return ours if life.is_ours else [*self.cluster.pods(_uids(life.document)), *ours]
 
     def _rank(self, life: Life, pod: PodSeen) -> int | None:
-        if life.is_ours:
-            return _number(pod.annotations.get(RANK, "0"))
-        return _uids(life.document).index(pod.uid)
+        uids = _uids(life.document)
+        return uids.index(pod.uid) if pod.uid in uids else _number(pod.annotations.get(RANK, "0"))
 
     # -- the hands -------------------------------------------------------------------------------------------------
 
@@ -455,8 +464,10 @@ class KubernetesEngine:
             return []
         seen = self._look(life, nodes)
         self._meet(life, seen)
-        find = object_steps if life.has_object else pod_steps
-        steps = find(life.wanted, seen, memory, is_ours=life.is_ours)
+        if life.has_object:
+            steps = object_steps(life.wanted, seen, memory, is_ours=life.is_ours)
+        else:
+            steps = pod_steps(life.wanted, seen, memory, is_ours=life.is_ours, remakes=life.remakes)
         binds = self._may_bind(life, [step for step in steps if isinstance(step, Bind)])
         self._watch_patience(life, seen)
         others = [step for step in steps if not isinstance(step, Bind)]
@@ -496,8 +507,8 @@ class KubernetesEngine:
         memory = life.memory
         memory.failures += 1
         memory.problem = str(error)
-        if isinstance(error, Unavailable | NotHeld):
-            memory.waits_since = None  # nobody's patience runs out while nothing can be asked
+        if isinstance(error, Unavailable | NotHeld) and not memory.is_half:
+            memory.waits_since = None  # nobody's patience runs out while nothing can be asked, and nothing is held
         memory.retry_at = self._monotonic() + min(PAUSE_S_MAX, 0.1 * 2.0**memory.failures)
         log.info("attempt %s: %s", life.wanted.attempt, error)
         is_verdict = isinstance(error, Rejected) and not isinstance(error, Conflict)
@@ -508,7 +519,7 @@ class KubernetesEngine:
         for rank, pod in seen.pods:
             if rank is None:
                 continue
-            if pod.attempt in (None, life.wanted.attempt):
+            if not life.is_ours or pod.attempt in (None, life.wanted.attempt):
                 life.memory.met[rank] = pod.uid
             if pod.ended is not None and pod.ended.has_run:
                 self._logs.finish(_pod_log(life.wanted.attempt, rank, pod))
@@ -518,7 +529,9 @@ class KubernetesEngine:
     def _watch_patience(self, life: Life, seen: Seen) -> None:
         """A gang that does not become whole gives its room back."""
         wanted, memory = life.wanted, life.memory
-        is_placed = all(rank in seen.staying and seen.staying[rank].node for rank in wanted.places)
+        placed = [rank for rank in wanted.places if rank in seen.staying and seen.staying[rank].node]
+        is_placed = len(placed) == len(wanted.places)
+        memory.is_half = bool(placed) and not is_placed
         if wanted.is_stopping or wanted.is_array or is_placed or memory.unplaced:
             memory.waits_since = None
             return

@@ -93,6 +93,7 @@ class Hands:
             roles=wanted.sizes(),
             secret=self._secret(wanted),
             is_array=wanted.is_array,
+            is_ours="uid" not in self.manifest(wanted)["metadata"],
             runtime_class=self._runtime_class() if any(wanted.shares_mib) else None,
         )
 
@@ -198,7 +199,10 @@ class Hands:
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {**self._mark(wanted)["metadata"], "name": self._secret(wanted)},
+            "metadata": {
+                "name": self._secret(wanted),
+                "labels": {JOB: str(wanted.attempt.job), STORE: self.store},
+            },
             "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
         }
         self._apply(SECRETS, secret, namespace, owners)

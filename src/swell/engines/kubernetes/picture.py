@@ -164,7 +164,8 @@ def _claims(spec: Document, pod: str) -> tuple[str, ...]:
 
 def _waits_for_us(metadata: Document, spec: Document) -> bool:
     is_ours = STORE in (metadata.get("labels") or {})
-    return spec.get("schedulerName") == SCHEDULER and "nodeName" not in spec and not is_ours
+    is_held_back = bool(spec.get("schedulingGates"))  # somebody else has to let it go first
+    return spec.get("schedulerName") == SCHEDULER and "nodeName" not in spec and not (is_ours or is_held_back)
 
 
 def _started(containers: Any, state: Document) -> float | None:

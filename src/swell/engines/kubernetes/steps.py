@@ -121,12 +121,15 @@ def _kills(seen: Seen, memory: Memory, grace_s: float) -> Iterator[Kill]:
             yield Kill(pod, min(grace_s, pod.grace_s))
 
 
-def pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -> tuple[Step, ...]:
-    """For jobs whose pods we make ourselves, or that came as plain pods."""
+def pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool, remakes: bool = False) -> tuple[Step, ...]:
+    """For jobs whose pods we make ourselves, or that came as plain pods.
+
+    `remakes`: they came as such, and an earlier attempt took away those that it had bound.
+    """
+    if not is_ours:
+        return _found_pod_steps(wanted, seen, memory, remakes=remakes)
     if wanted.is_stopping:
         return tuple(_kills(seen, memory, wanted.grace_s))
-    if not is_ours:
-        return tuple(_binds(wanted, seen, memory))
     old = [pod for _, pod in seen.pods if pod.attempt != wanted.attempt]
     if old:
         return tuple(Kill(pod, pod.grace_s) for pod in old if pod.uid not in memory.deleted and not pod.is_deleting)
@@ -137,6 +140,17 @@ def pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -> t
     if missing:
         return ()
     return (*(() if memory.told else (Tell(),)), *_binds(wanted, seen, memory))
+
+
+def _found_pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, remakes: bool) -> tuple[Step, ...]:
+    if wanted.is_stopping:
+        # Those that are not bound hold nothing; they wait for the next attempt, or for whoever has created them.
+        return tuple(kill for kill in _kills(seen, memory, wanted.grace_s) if not _is_unbound(kill.pod, memory))
+    known = {rank for rank, _ in seen.pods} | memory.met.keys()
+    missing = [rank for rank in sorted(wanted.places) if rank not in known]
+    if missing and remakes and not wanted.has_begun:
+        return tuple(Create(rank) for rank in missing if rank not in memory.created)
+    return tuple(_binds(wanted, seen, memory))
 
 
 def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:

@@ -123,6 +123,7 @@ class Memory:
     deleted: set[str] = field(default_factory=set)  #: uids that we have deleted
     created: set[int] = field(default_factory=set)  #: ranks of pods that we have made
     told: bool = False  #: its Secret is written
+    is_half: bool = False  #: some of a gang are bound and others not
     waits_since: float | None = None  #: pods are missing, or not bound; None: all is well
     problem: str = ""  #: of the last call that failed
     held: str = ""  #: why its pods may not be bound yet; empty: they may
