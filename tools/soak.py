@@ -41,7 +41,7 @@ def kubernetes(first: int, seeds: int) -> tuple[str, list[str]]:
     sys.path.insert(0, str(ROOT / "tests"))
     from faults.rounds import play_kubernetes
 
-    return _rounds("kubernetes", play_kubernetes, first, seeds)
+    return _rounds("kubernetes", play_kubernetes, first, 2 * seeds)  # a round has few of its many faults
 
 
 def _rounds(name: str, play: Callable[[int], list[str]], first: int, seeds: int) -> tuple[str, list[str]]:

@@ -63,10 +63,12 @@ def test_a_gang_whose_last_bind_keeps_failing_gives_its_room_back_and_runs_later
 ) -> None:
     """For longer than a gang may be half bound; pods that came by kubectl are made again as they came."""
     arena = Arena(0, tmp_path, cluster)
-    case = gang("half", tasks=NODES, way=way)
+    case = gang("half", tasks=NODES, way=way, is_endless=True)
     try:
         arena.proxy.meddle(lambda request: Refuse(500) if is_bind(request) and is_last(request) else None, 40.0)
         arena.bring(case)
+        if way == "kubectl":
+            arena.end_when_running(case)
         arena.await_ends([case])
         lives = Client(arena.state).show("half")["attempts"]
         assert [life["outcome"] for life in lives] == ["not-placed", "succeeded"]
