@@ -40,6 +40,11 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
     place = client.place(job, rank=rank)
     if place["runtime"][:1] == ["kubectl"]:
         return _become(_enter_pod(place, argv), dict(os.environ))
+    if client.is_elsewhere:
+        raise Conflict(
+            f"job {job} runs on {place['node']}, where {client.state} put it, and only there can it be entered; "
+            "log in to that machine and repeat it"
+        )
     if place["node"] != socket.gethostname():
         raise Conflict(
             f"job {job} runs on {place['node']}, and this is {socket.gethostname()}; log in there and repeat"
