@@ -85,10 +85,17 @@ def command(
     from swell.cli.printing import say
     from swell.client.connection import no_server
     from swell.client.embedded import ensure_server, is_running
+    from swell.client.find import choose
     from swell.errors import Conflict
     from swell.state import StateFolder
 
-    folder = StateFolder.locate(state)
+    chosen = choose(state)
+    folder = chosen.server
+    if not isinstance(folder, StateFolder):
+        raise Conflict(
+            f"commands ask {folder} because {chosen.why}, and would not find a server here; "
+            "name a folder for one, as in --state ~/.local/state/swell, here and in each command"
+        )
     if folder.socket is not None:
         raise Conflict(
             f"a box server is for everybody on {folder}; use it as it is (`swell run`, `swell ps`), "
