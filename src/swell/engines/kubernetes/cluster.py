@@ -17,7 +17,7 @@ from typing import Any
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import JOB, STORE, NodeSeen, PodSeen, read_node, read_pod
+from swell.engines.kubernetes.picture import JOB, STAND_IN, STORE, NodeSeen, PodSeen, read_node, read_pod
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource
@@ -43,6 +43,7 @@ class Cluster:
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._by_node: dict[str, set[str]] = defaultdict(set)
+        self._stand_ins: dict[str, set[str]] = defaultdict(set)
         self._waiting: dict[str, PodSeen] = {}
         self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
         self._objects_by_job: dict[JobKey, tuple[str, str, str]] = {}
@@ -106,6 +107,9 @@ class Cluster:
 
     def pods_of_job(self, key: JobKey) -> list[PodSeen]:
         return self._sorted(self._by_job, key)
+
+    def stand_ins(self, store: str) -> list[PodSeen]:
+        return self._sorted(self._stand_ins, store)
 
     def pods_of_object(self, found: ObjectSeen) -> list[PodSeen]:
         if found.kind == "JobSet":
@@ -183,6 +187,8 @@ class Cluster:
     def _keys(self, pod: PodSeen) -> Iterable[tuple[dict[Any, set[str]], Any]]:
         if JOB in pod.labels:
             yield self._by_job, (pod.labels.get(STORE, ""), pod.labels[JOB])
+        if STAND_IN in pod.labels:
+            yield self._stand_ins, pod.labels.get(STORE, "")
         if pod.owner is not None:
             yield self._by_owner, pod.owner.uid
         if JOBSET_NAME in pod.labels:

@@ -23,10 +23,12 @@ JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
 ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
+STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
 DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU: its UUID
 KEPT_LABELS = (
     JOB,
     STORE,
+    STAND_IN,
     "job-name",
     "batch.kubernetes.io/job-completion-index",
     "training.kubeflow.org/replica-type",
