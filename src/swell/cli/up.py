@@ -99,7 +99,8 @@ def command(
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
     changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
-    changed |= _cluster_settings(engine, kubeconfig, context, namespace)
+    before = folder.read_json(folder.config).get("cluster")
+    changed |= _cluster_settings(engine, kubeconfig, context, namespace, before=before)
     folder.prepare()
     if changed:
         remember(folder, changed)
@@ -162,12 +163,13 @@ def _listening_settings(listen: str | None, advertise: str | None, allowed: tupl
 
 
 def _cluster_settings(
-    engine: str | None, kubeconfig: str | None, context: str | None, namespace: str | None
+    engine: str | None, kubeconfig: str | None, context: str | None, namespace: str | None, *, before: object
 ) -> dict[str, object]:
+    """`before`: what the file says; of that, what there is no option for is kept."""
     from pathlib import Path
 
     given = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
-    said = {name: text for name, text in given.items() if text is not None}
+    said: dict[str, object] = {name: text for name, text in given.items() if text is not None}
     if engine != "kubernetes":
         if said:
             from swell.errors import Rejected
@@ -176,6 +178,8 @@ def _cluster_settings(
         return {} if engine is None else {"cluster": None}
     if kubeconfig is not None:
         said["kubeconfig"] = str(Path(kubeconfig).expanduser().absolute())
+    if isinstance(before, dict) and "stand_ins" in before:
+        said["stand_ins"] = before["stand_ins"]
     return {"cluster": said}
 
 
