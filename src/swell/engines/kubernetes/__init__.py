@@ -11,6 +11,7 @@
     lease                          whether this is the one server that acts
     picture, objects, kinds        what is kept of pods, nodes and the objects that make pods
     cluster                        all of it in order
+    rules, standins                pods that call an autoscaler for a job that has none yet
     wanted, steps, follow          pure: what is missing, and what has become of an attempt
     hands, engine                  the calls, and who makes them
 
