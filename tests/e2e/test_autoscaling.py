@@ -16,6 +16,9 @@ from cluster.cluster import Cluster, programs
 from cluster.jobs import ON_KWOK, PODS, job, pod
 from cluster.kwok import add_nodes, render_nodes
 from server import Server
+from swell.engines.kubernetes.standins import make_stand_in
+from swell.model.placement import NODE_NAME, Company, Effect, Operator, Requirement, Rules, Term, Toleration
+from swell.model.resources import Resources
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 PATIENCE_S = 60.0
@@ -155,3 +158,25 @@ def test_nothing_stands_in_for_what_came_by_kubectl_or_where_the_operator_does_n
     stage.until_standing()
     assert stage.server.swell("why", str(ours), "-o", "json").json["code"] == "NoSuitableNode"
     stage.cluster.api.delete(f"{PODS}/mine")
+
+
+@pytest.mark.parametrize("company", list(Company))
+def test_an_api_server_takes_every_rule_under_the_strictest_pod_security(cluster: Cluster, company: Company) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})
+    rules = Rules(
+        selector=(("pool", "spot"),),
+        terms=(
+            Term((Requirement("zone", Operator.IN, ("a", "b")), Requirement("cores", Operator.GT, ("16",)))),
+            Term((Requirement("old", Operator.DOES_NOT_EXIST),), (Requirement(NODE_NAME, Operator.NOT_IN, ("n1",)),)),
+            Term(),
+        ),
+        tolerations=(Toleration("spot", "yes", Effect.NO_SCHEDULE), Toleration("gpu", None), Toleration("", None)),
+        company=company,
+    )
+    made = make_stand_in(
+        Resources(100, 64, 0, 512), rules, job=7, role=0, rank=0, store="0123456789abcdef", namespace="strict"
+    )
+    taken = cluster.api.create("/api/v1/namespaces/strict/pods?dryRun=All", made)
+    spec = {name: taken["spec"].get(name) for name in ("nodeSelector", "affinity")}
+    assert spec == {name: made["spec"].get(name) for name in ("nodeSelector", "affinity")}
