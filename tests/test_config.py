@@ -70,7 +70,7 @@ def test_where_it_listens_which_doors_are_open_and_who_administers_a_cluster():
     ("document", "cluster"),
     [
         ({}, Cluster(None, None, None, stand_ins=True)),
-        ({"namespace": "ml", "stand_ins": False}, Cluster(None, None, "ml", stand_ins=False)),
+        ({"namespace": "ml", "stand_ins": False}, Cluster(namespace="ml", stand_ins=False)),
         ({"kubeconfig": "/k", "context": "lab", "stand_ins": True}, Cluster("/k", "lab", None, stand_ins=True)),
     ],
 )

@@ -59,6 +59,7 @@ class Cluster:
     kubeconfig: str | None = None  #: None: KUBECONFIG, the user's own, or that of the pod we are in
     context: str | None = None  #: None: the kubeconfig's current one
     namespace: str | None = None  #: for objects that name none; None: the context's
+    reservation_image: str | None = None  #: of the pods that keep shared GPUs; None: a public one
     stand_ins: bool = True  #: pods that call an autoscaler for jobs that wait
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,11 +23,14 @@ from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.priorities import PriorityClasses
+from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
-from swell.errors import Unavailable
+from swell.errors import NotFound, Unavailable
 from swell.manifests import Manifest, is_in_cluster
+from swell.model.job import JobId
 from swell.model.reason import Reason
 from swell.planner import Shortage
 from swell.process import spawn_detached, wait_for_end
@@ -74,6 +77,9 @@ class Works(Protocol):
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
 
+    def priority_classes(self) -> Mapping[str, int]:
+        """What priorities are called where tasks run."""
+
     @property
     def is_ready(self) -> bool: ...
 
@@ -102,6 +108,10 @@ class LocalWorks:
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
 
+    def priority_classes(self) -> Mapping[str, int]:
+        """A machine has numbers only."""
+        return {}
+
     @property
     def is_ready(self) -> bool:
         return True
@@ -126,6 +136,7 @@ class ClusterWorks:
             store=store.id,
             namespace=namespace,
             wake=wake,
+            reservation_image=cluster.reservation_image or IMAGE,
             guard=lambda: self._lease.guard(),
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
@@ -136,10 +147,11 @@ class ClusterWorks:
         self._namespace = namespace
         self._calls_for_nodes = cluster.stand_ins
         self._stand_ins_port = Port(access)
+        self._priorities = PriorityClasses(self._port)
 
     def adopt(self, manager: Manager) -> None:
         cluster = self.engine.cluster
-        self._adopter = Adopter(self._port, cluster, manager, self.engine.has_attempt_of)
+        self._adopter = Adopter(self._port, cluster, manager, self._has_begun, self._priorities.table)
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
         self._teller = Teller(scene, lambda: self._lease.is_held)
@@ -153,6 +165,14 @@ class ClusterWorks:
             may_act=lambda: self._lease.is_held,
         )
         self._store.listen(self._stand_ins.ring)
+
+    def _has_begun(self, job: JobId) -> bool:
+        if self.engine.has_attempt_of(job):
+            return True
+        try:
+            return self._store.job(job).attempts > 0
+        except NotFound:  # erased: it has ended long ago
+            return True
 
     def open(self, load: Callable[[], int]) -> None:
         """What is there is known before anything is wanted of it: what is missing would be made again."""
@@ -199,6 +219,9 @@ class ClusterWorks:
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)
+
+    def priority_classes(self) -> Mapping[str, int]:
+        return self._priorities.table()
 
     @property
     def is_ready(self) -> bool:

@@ -29,6 +29,7 @@ VARIANTS: dict[str, Document] = {
     "with everything": {
         "image": {"repository": "registry.example:5000/swell", "tag": "x", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "registry"}],
+        "reservationImage": "registry.example:5000/busybox:1",
         "config": {
             "limits": {"default": {"gpus": 4, "queued": None}, "users": {"eva": {"gpus": 8}}},
             "fair_share": {"half_life": "7d"},

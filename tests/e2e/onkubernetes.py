@@ -25,6 +25,7 @@ PATIENCE_S = 120.0  # for what takes ten seconds; two kubelets share two cores w
 EPOCHS = 100_000  # more than anybody waits for: a test says when it is enough
 SCRIPT = Path(__file__).with_name("pod_training.py").read_text()
 GPUS = 4  # of each node
+GPU_MIB = 16384  # of each GPU, as a node's label says
 OPERATORS = ("jobset", "training")
 Document = dict[str, Any]
 
@@ -74,20 +75,22 @@ def staged(folder: Path) -> Iterator[Stage]:
         address = f"{cluster.network.gateway}:{free_port()}"
         options = ["--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig)]
         options += ["--listen", address, "--advertise", f"http://{address}"]
-        kubectl = {"KUBECONFIG": str(cluster.kubeconfig), "PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
-        with Server(folder / "server", *options, gpus=None, env=kubectl) as server:
+        options += ["--reservation-image", name_of("busybox")]
+        cluster.api.kubectl("label", "nodes", "--all", f"nvidia.com/gpu.memory={GPU_MIB}")
+        found = {"PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
+        with Server(folder / "server", *options, gpus=None, env=found) as server:
             yield Stage(cluster, server, share)
 
 
-def elastic(name: str, stage: Stage, **annotations: str) -> Document:
-    """A PyTorchJob that trains on 1 to 4 GPUs."""
+def elastic(name: str, stage: Stage, *, crash_at: int = 0, **annotations: str) -> Document:
+    """A PyTorchJob that trains on 1 to 4 GPUs; `crash_at`: the epoch in which it fails, once."""
     volumes = {"sdk": str(SDK), "checkpoints": str(stage.share)}
     container = {
         "name": "pytorch",
         "image": name_of("python"),
         "imagePullPolicy": "Never",
         "command": ["python3", "-c", SCRIPT],
-        "env": [{"name": "PYTHONPATH", "value": "/sdk"}],
+        "env": [{"name": "PYTHONPATH", "value": "/sdk"}, {"name": "CRASH_AT", "value": str(crash_at)}],
         "resources": {
             "requests": {"cpu": "50m", "memory": "64Mi", "nvidia.com/gpu": 1},
             "limits": {"memory": "64Mi", "nvidia.com/gpu": GPUS},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -25,6 +26,9 @@ for epoch in run.epochs():
         break
     for _ in run.steps(range(4)):
         time.sleep(EPOCH_S / 4 * (1 / run.width + WAITING * (run.width - 1)))
+    if str(epoch + 1) == os.environ.get("CRASH_AT") and not (folder / "crashed").exists():
+        (folder / "crashed").touch()
+        sys.exit(1)
     loss *= 0.99
     run.metric("loss", loss)
     run.save(lambda path, loss=loss: Path(path).write_text(json.dumps(loss)), suffix=".json")

@@ -109,6 +109,18 @@ def test_the_objects_say_that_they_have_succeeded(stage: Stage, played: Played) 
     assert ended == {"anna": "True", "ben": "True", "urgent": "True"}
 
 
+def test_a_container_that_its_kubelet_starts_again_goes_on_from_its_last_checkpoint(stage: Stage) -> None:
+    [job] = stage.submit(elastic("clumsy", stage, crash_at=3))
+    stage.server.until_true(job, lambda found: (found["progress"]["epochs_done"] or 0) > 3, patience_s=PATIENCE_S)
+    stage.say_enough("clumsy")
+    stage.until(job, "succeeded")
+
+    epochs = [epoch for epoch, _, _ in stage.ledger(job)]
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert epochs_in(stage.said("logs", str(job)).stdout) == epochs
+    assert (stage.share / str(job) / "crashed").exists()
+
+
 # -- logs ----------------------------------------------------------------------------------------------------
 
 
@@ -167,6 +179,19 @@ def test_a_pod_that_kubectl_left_for_swell_is_a_job(stage: Stage) -> None:
     [job] = [one["id"] for one in everybody if (one["name"], one["user"]) == ("left", "default")]
     stage.until(job, "succeeded")
     assert stage.said("logs", str(job)).stdout == "here\n"
+
+
+def test_two_jobs_share_a_gpu(stage: Stage) -> None:
+    words = ("--image", BUSYBOX, "--cpus", "0.1", "--grace", "1s", "--gpu-memory", "6GiB")
+    jobs = [stage.server.start(*words, "--", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; sleep 1000") for _ in range(2)]
+    seen = [stage.server.until_output(job, b"\n", patience_s=PATIENCE_S).decode().strip() for job in jobs]
+    gpus = [gpu for node in stage.said("nodes", "-o", "json").json for gpu in node["gpus"] if gpu["shares"]]
+    stage.said("cancel", *map(str, jobs))
+
+    assert seen[0].startswith("GPU-real-")
+    assert seen[0] == seen[1]
+    assert [[share["job"] for share in gpu["shares"]] for gpu in gpus] == [jobs]
+    stage.cluster.api.until(PODS, lambda pods: not [name for name in pods if name.startswith("swell-gpu-")])
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------

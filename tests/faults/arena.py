@@ -13,6 +13,7 @@ from typing import Any
 
 from cluster.api import Refused
 from cluster.cluster import Cluster
+from cluster.kwok import SUCCEED
 from swell.client import Client
 from swell.client.connection import path
 from swell.client.embedded import ensure_server, stop_server
@@ -37,6 +38,7 @@ class Arena:
         self.proxy = Proxy(cluster.api)
         self.recorder = Recorder(cluster.api)
         self.outages: list[Outage] = []
+        self.taken: set[str] = set()  # cases whose object was deleted, uids of pods that were
         self.state = StateFolder(folder / "state")
         self.state.prepare()
         kubeconfig = self.proxy.write_kubeconfig(folder / "kubeconfig")
@@ -83,6 +85,18 @@ class Arena:
                 problem = error
                 time.sleep(LOOK_S)
         raise AssertionError(f"seed {self.seed}: {what} was never accepted: {problem}")
+
+    def end_when_running(self, case: Case) -> None:
+        """Of an endless one: as soon as all of its pods run, they are told to end."""
+        until = time.monotonic() + ENDS_S
+        while True:
+            there = [one for one in self.recorder.history.latest().values() if case_of(one.name, (case,))]
+            if len(there) == case.tasks and all(one.phase == "Running" and not one.is_deleting for one in there):
+                break
+            assert time.monotonic() < until, f"{case} does not run: {there}"
+            time.sleep(LOOK_S)
+        for one in there:
+            self.cluster.api.patch(f"{PATHS['Pod']}/{one.name}", {"metadata": {"annotations": {SUCCEED: "0s"}}})
 
     # -- faults ----------------------------------------------------------------------------------------------------
 

@@ -7,17 +7,18 @@ import threading
 import time
 from collections.abc import Callable
 
-from cluster.api import Refused
+from cluster.api import Object, Refused, condition
 from cluster.kwok import add_nodes, render_nodes
 from engines.kubernetes.wire import Request
 
 from .arena import Arena
 from .history import PodSighting
 from .proxy import Act, Lose, Meddling, Refuse, bound_pod, is_bind, is_watch
+from .workload import PATHS
 
 Disturbance = Callable[[Arena, random.Random], str]
 NODES = "/api/v1/nodes"
-FIRES_S = 6.0  # a trap that nothing has stepped into by then is taken away
+FIRES_S = 6.0  # a trap that nothing has stepped into by then is given up
 COLLECTED_S = 75.0  # by then the garbage collector has removed the pods of a node that is gone
 
 
@@ -39,7 +40,7 @@ def killed_at_a_bind(arena: Arena, lots: random.Random) -> str:
     return f"Swell was killed at bind {count} ({'done' if is_done else 'not done'}, {fired})"
 
 
-def kill_at_bind(arena: Arena, count: int, *, is_done: bool) -> threading.Event:
+def kill_at_bind(arena: Arena, count: int, *, is_done: bool, patience_s: float = FIRES_S) -> threading.Event:
     """Sets the trap: the bind of that number is the last thing it asks for. The event: it was."""
     fired = threading.Event()
     binds = [0]
@@ -54,7 +55,7 @@ def kill_at_bind(arena: Arena, count: int, *, is_done: bool) -> threading.Event:
         binds[0] += 1
         return Act(act, is_done) if binds[0] == count else None
 
-    arena.proxy.meddle(rule, FIRES_S)
+    arena.proxy.meddle(rule, patience_s)
     return fired
 
 
@@ -86,6 +87,9 @@ def without_node(arena: Arena, lots: random.Random) -> str:
     with arena.outage("node"):
         arena.cluster.api.delete(f"{NODES}/{node['metadata']['name']}")
         time.sleep(seconds)
+        if seconds == COLLECTED_S:
+            there = [one for one in arena.recorder.history.pods if one.node == node["metadata"]["name"]]
+            arena.taken |= {one.uid for one in there if one.is_gone}
         add_nodes(arena.cluster.api, [node])
     return f"{node['metadata']['name']} was gone for {seconds:.1f} s"
 
@@ -116,7 +120,39 @@ def without_pod(arena: Arena, lots: random.Random) -> str:
         arena.cluster.api.delete(f"/api/v1/namespaces/default/pods/{pod.name}{query}")
     except Refused:
         return f"{pod.name} was gone before it could be deleted"
+    arena.taken.add(pod.uid)
     return f"{pod.name} was deleted{' at once' if query else ''}"
+
+
+def without_object(arena: Arena, lots: random.Random) -> str:
+    """Of a job that runs and has not ended; whoever has it deleted means it."""
+    objects = [
+        (path, item)
+        for kind, path in sorted(PATHS.items())
+        if kind != "Pod"
+        for item in arena.cluster.api.get(path)["items"]
+        if not _has_ended(item) and _is_running(arena, item["metadata"]["name"])
+    ]
+    if not objects:
+        return "there was no object to delete"
+    path, item = lots.choice(objects)
+    name, version = item["metadata"]["name"], item["metadata"]["resourceVersion"]
+    options = {"propagationPolicy": "Background", "preconditions": {"resourceVersion": version}}
+    try:
+        arena.cluster.api.request("DELETE", f"{path}/{name}", options)
+    except Refused:
+        return f"{name} had changed before it could be deleted"
+    arena.taken.add(name.split("-")[0])
+    return f"the object {name} was deleted"
+
+
+def _has_ended(item: Object) -> bool:
+    return any(condition(item, one) == "True" for one in ("Complete", "Completed", "Succeeded", "Failed"))
+
+
+def _is_running(arena: Arena, name: str) -> bool:
+    pods = arena.recorder.history.latest().values()
+    return any(one.name.startswith(f"{name}-") and one.phase == "Running" for one in pods)
 
 
 def _any_pod(arena: Arena, lots: random.Random) -> PodSighting | None:
@@ -186,6 +222,7 @@ DISTURBANCES: tuple[Disturbance, ...] = (
     with_unready_node,
     without_pod,
     without_pod,
+    without_object,
     without_watches,
     storm,
     storm,

@@ -8,7 +8,7 @@ half bound     a gang of which some are bound and others not, for longer than it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .history import History, NodeSighting, PodSighting
@@ -29,14 +29,22 @@ class Outage:
 
 
 def judge(
-    history: History, cases: Sequence[Case], outages: Sequence[Outage], ends: Mapping[str, Sequence[str]]
+    history: History,
+    cases: Sequence[Case],
+    outages: Sequence[Outage],
+    ends: Mapping[str, Sequence[str]],
+    taken: Container[str] = (),
 ) -> list[str]:
-    """What went wrong, in words. `ends`: the states of the jobs that Swell has under a case's name."""
+    """What went wrong, in words.
+
+    `ends`: the states of the jobs that Swell has under a case's name. `taken`: what somebody else than Swell deleted:
+    objects, by the name of their case, and pods, by their uid.
+    """
     pods = [one for one in history.pods if case_of(one.name, cases) is not None]
     problems = [*overcommitted(pods, history.nodes)]
     for case in cases:
         mine = [one for one in pods if case_of(one.name, (case,)) is not None]
-        problems += wrong_ends(case, mine, ends.get(case.name, ()))
+        problems += wrong_ends(case, mine, ends.get(case.name, ()), taken)
         problems += doubled(case, mine)
         problems += half_bound(case, mine, outages) if case.is_gang else ()
     return problems
@@ -46,19 +54,19 @@ def case_of(pod: str, cases: Iterable[Case]) -> Case | None:
     return next((case for case in cases if pod == case.name or pod.startswith(f"{case.name}-")), None)
 
 
-def wrong_ends(case: Case, pods: Sequence[PodSighting], ends: Sequence[str]) -> Iterator[str]:
-    expected = expected_end(case, pods)
-    if list(ends) != [expected]:
+def wrong_ends(case: Case, pods: Sequence[PodSighting], ends: Sequence[str], taken: Container[str]) -> Iterator[str]:
+    """What is deleted as it begins, Swell may take for not made yet, and make again."""
+    expected = expected_end(case, pods, taken)
+    may_be = [[expected], ["cancelled"]] if case.name in taken else [[expected]]
+    if list(ends) not in may_be:
         yield f"{case} should be {expected} once, but Swell has it as {list(ends)}"
 
 
-def expected_end(case: Case, pods: Sequence[PodSighting]) -> str:
+def expected_end(case: Case, pods: Sequence[PodSighting], taken: Container[str]) -> str:
     """Of pods that nobody makes again, one that is taken away is the end of the job, as whoever did it has meant."""
-    if not case.is_bare_by_kubectl:
-        return case.end
     ended = {one.uid for one in pods if one.has_ended}
-    taken = {one.uid for one in pods if one.is_deleting or one.is_gone} - ended
-    return "cancelled" if taken else case.end
+    is_taken = any(one.uid in taken and one.uid not in ended for one in pods)
+    return "cancelled" if case.is_bare_by_kubectl and is_taken else case.end
 
 
 def overcommitted(pods: Sequence[PodSighting], nodes: Mapping[str, NodeSighting]) -> Iterator[str]:

@@ -69,7 +69,7 @@ def _play(seed: int, folder: Path, cluster: Cluster) -> list[str]:
 def verdict(arena: Arena, cases: Sequence[Case]) -> list[str]:
     """When all has ended and everything was deleted."""
     ends = arena.await_ends(cases)
-    problems = judge(arena.recorder.history, cases, arena.outages, ends)
+    problems = judge(arena.recorder.history, cases, arena.outages, ends, arena.taken)
     return problems if problems else arena.clear(cases)
 
 

@@ -42,13 +42,12 @@ def draw(lots: random.Random, count: int) -> list[Case]:
     return [lots.choice(makers)(lots, f"c{number:02}") for number in range(count)]
 
 
-def gang(name: str, *, tasks: int, way: str = "submit") -> Case:
-    """Of bare pods, each with a node's GPUs, that run for a second."""
-    if way == "kubectl":
-        return Case(
-            name, way, "pods", _group(name, tasks, gpus=8, annotations={SUCCEED: "1s"}), "succeeded", tasks, True
-        )
-    return Case(name, way, "native", (_notation(name, "1s", tasks=tasks, gpus=8),), "succeeded", tasks, True)
+def gang(name: str, *, tasks: int, way: str = "submit", is_endless: bool = False) -> Case:
+    """Of bare pods, each with a node's GPUs, that run for a second; endless: by kubectl, until they are told."""
+    if way == "submit":
+        return Case(name, way, "native", (_notation(name, "1s", tasks=tasks, gpus=8),), "succeeded", tasks, True)
+    annotations = {} if is_endless else {SUCCEED: "1s"}
+    return Case(name, way, "pods", _group(name, tasks, gpus=8, annotations=annotations), "succeeded", tasks, True)
 
 
 def _options(lots: random.Random, *, may_fail: bool) -> tuple[dict[str, object], str]:

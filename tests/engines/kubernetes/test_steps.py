@@ -159,6 +159,12 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, steps:
             make_seen(make_object(attempt=None, groups=(Group("worker", 2, 4),)), make_pod(0), make_pod(1)),
             (Suspend(),),
         ),
+        (
+            "it is to share a GPU, and its pods do not know which",
+            make_wanted(shares_mib=(6144,)),
+            make_seen(make_object(attempt=None, groups=(Group("worker", 2, 0),)), make_pod(0), make_pod(1)),
+            (Suspend(),),
+        ),
         ("it is gone", WANTED, make_seen(None), ()),
         ("it failed", AGAIN, make_seen(make_object(verdict=FAILED)), ()),
     ],
@@ -191,6 +197,53 @@ NEW = {"annotations": {"swell.dev/attempt": str(SECOND)}}
 )
 def test_pods_that_we_make_ourselves(what: str, wanted: Wanted, seen: Seen, steps: tuple[Step, ...]) -> None:
     assert pod_steps(wanted, seen, Memory(), is_ours=True) == steps, what
+
+
+BARE = {"owner": None, "annotations": {}}
+HALF = make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE))
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "remakes", "steps"),
+    [
+        (
+            "both wait",
+            WANTED,
+            make_seen(None, make_pod(0, **BARE), make_pod(1, **BARE)),
+            False,
+            (Bind(make_pod(0, **BARE), ON_N1), Bind(make_pod(1, **BARE), ON_N2)),
+        ),
+        ("one was deleted before it was bound", WANTED, make_seen(None, make_pod(1, **BARE)), False, ()),
+        (
+            "half of it is bound when it is stopped",
+            STOPPING,
+            HALF,
+            False,
+            (Kill(make_pod(0, node="n1", **BARE), 30.0),),
+        ),
+        ("the half that was bound is gone", STOPPING, make_seen(None, make_pod(1, **BARE)), False, ()),
+        ("its next attempt makes it again", AGAIN, make_seen(None, make_pod(1, **BARE)), True, (Create(0),)),
+        (
+            "it is still on its way out",
+            AGAIN,
+            make_seen(None, running(0, is_deleting=True, **BARE), make_pod(1, **BARE)),
+            True,
+            (),
+        ),
+        (
+            "all are there again",
+            AGAIN,
+            make_seen(None, make_pod(1, **BARE), make_pod(0, **NEW)),
+            True,
+            (Bind(make_pod(0, **NEW), ON_N1), Bind(make_pod(1, **BARE), ON_N2)),
+        ),
+        ("one that ran is gone", replace(AGAIN, has_begun=True), make_seen(None, running(1, **BARE)), True, ()),
+    ],
+)
+def test_pods_that_came_by_kubectl(
+    what: str, wanted: Wanted, seen: Seen, remakes: bool, steps: tuple[Step, ...]
+) -> None:
+    assert pod_steps(wanted, seen, Memory(), is_ours=False, remakes=remakes) == steps, what
 
 
 def test_what_the_watch_does_not_show_yet_is_not_done_twice() -> None:

@@ -16,7 +16,7 @@ from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
-from swell.engines.kubernetes.picture import JOB, STORE, PodSeen
+from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
 from swell.engines.kubernetes.resources import (
     CLAIMS,
@@ -48,6 +48,7 @@ class Hands:
         store: str,
         namespace: str,
         is_active: Callable[[int], bool],
+        runtime_class: Callable[[], str | None],
     ) -> None:
         self._port = port
         self._cluster = cluster
@@ -55,6 +56,7 @@ class Hands:
         self.store = store
         self._namespace = namespace
         self._is_active = is_active  #: does a job still want its objects?
+        self._runtime_class = runtime_class  #: of pods that share a GPU
 
     def do(self, step: Step, wanted: Wanted, seen: Seen, memory: Memory) -> None:
         match step:
@@ -91,6 +93,8 @@ class Hands:
             roles=wanted.sizes(),
             secret=self._secret(wanted),
             is_array=wanted.is_array,
+            is_ours="uid" not in self.manifest(wanted)["metadata"],
+            runtime_class=self._runtime_class() if any(wanted.shares_mib) else None,
         )
 
     def _secret(self, wanted: Wanted) -> str:
@@ -145,7 +149,7 @@ class Hands:
         live = self._port.get(resource, found.name, found.namespace)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
-        patch = kind.change(live, filled)
+        patch = kind.change(live, filled, is_array=wanted.is_array)
         if patch is None:
             self._remove(found, memory)
             return
@@ -195,7 +199,10 @@ class Hands:
         secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {**self._mark(wanted)["metadata"], "name": self._secret(wanted)},
+            "metadata": {
+                "name": self._secret(wanted),
+                "labels": {JOB: str(wanted.attempt.job), STORE: self.store},
+            },
             "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
         }
         self._apply(SECRETS, secret, namespace, owners)
@@ -211,8 +218,15 @@ class Hands:
         pod = step.pod
         for claim in pod.claims:
             self._choose_for(claim, pod.namespace, step.place.node)
+        if step.rank is not None:
+            self._port.patch(PODS, pod.name, {"metadata": {"annotations": {RANK: str(step.rank)}}}, pod.namespace)
         memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
+            if step.gpu:
+                memory.shared[pod.uid] = step.place.devices[0]
+                notes = {DEVICE: step.gpu, NUMBER: step.place.devices[0]}
+                body = {"metadata": {"uid": pod.uid, "annotations": notes}}
+                self._port.patch(PODS, pod.name, body, pod.namespace)
             self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)
         except Conflict:
             memory.bound.pop(pod.uid)

@@ -22,9 +22,12 @@ def items(manifest: Document, kind: str) -> list[Document]:
 
 
 def make_pod(manifest: Document, rank: int, wanted: Wanted, filling: Filling) -> Document:
-    given = without_server_fields(items(manifest, "Pod")[rank])
+    is_found = manifest["kind"] == "Pods"  # it came by kubectl, and was kept as it came
+    given = without_server_fields(manifest["pods"][rank]["document"] if is_found else items(manifest, "Pod")[rank])
     metadata = filling.marked(given["metadata"])
     metadata["annotations"] = {**metadata["annotations"], RANK: str(rank)}
+    if is_found:
+        return {**given, "metadata": metadata}
     spec = fill_pod(given["spec"], filling.roles[wanted.places[rank].role], filling)
     return {**given, "metadata": metadata, "spec": spec}
 
