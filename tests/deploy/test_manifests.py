@@ -49,10 +49,11 @@ WHERE_IT_RUNS_JOBS = EVERYWHERE | {
     ("kubeflow.org", "pytorchjobs"): CHANGES,
 }
 LEASES = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update", "patch"})}
-#: Pods of its own keep GPUs for jobs that share them, also where it runs no jobs.
+#: Pods of its own keep GPUs for jobs that share them, and say that jobs wait for nodes, also where it runs no jobs.
 OF_ITS_OWN = {
     ("", "pods"): READS | {"create", "delete", "patch"},
     ("", "pods/binding"): frozenset({"create"}),
+    ("", "pods/status"): frozenset({"patch"}),
     ("", "pods/log"): frozenset({"get"}),
 }
 #: What an administrator would be asked about, word by word.
