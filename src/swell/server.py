@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,10 @@ class Flags:
         return read_listening(self.listen, self.advertise, self.allowed_hosts)
 
     def cluster(self, config: Config) -> Cluster | None:
-        return self.engine or config.cluster
+        """Of a cluster that the command line names, the settings that it has no words for are read all the same."""
+        if self.engine is None or config.cluster is None:
+            return self.engine or config.cluster
+        return replace(self.engine, stand_ins=config.cluster.stand_ins)
 
 
 def main() -> int:

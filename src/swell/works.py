@@ -32,7 +32,9 @@ from swell.errors import NotFound, Unavailable
 from swell.manifests import Manifest, is_in_cluster
 from swell.model.job import JobId
 from swell.model.reason import Reason
+from swell.planner import Shortage
 from swell.process import spawn_detached, wait_for_end
+from swell.standins import StandIns
 from swell.state import StateFolder
 from swell.store import JobRecord, Store
 from swell.telling import Scene, Teller
@@ -49,6 +51,8 @@ class Manager(Jobs, Protocol):
     """What the controller offers to those who stand between a cluster and us."""
 
     def reason(self, job: JobRecord) -> Reason | None: ...
+
+    def shortages(self) -> tuple[Shortage, ...] | None: ...
 
 
 class Works(Protocol):
@@ -141,6 +145,8 @@ class ClusterWorks:
         self._teller_port = Port(access)  # its calls never take a connection from those that matter
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
         self._namespace = namespace
+        self._calls_for_nodes = cluster.stand_ins
+        self._stand_ins_port = Port(access)
         self._priorities = PriorityClasses(self._port)
 
     def adopt(self, manager: Manager) -> None:
@@ -149,6 +155,16 @@ class ClusterWorks:
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
         self._teller = Teller(scene, lambda: self._lease.is_held)
+        self._stand_ins = StandIns(
+            self._stand_ins_port,
+            cluster,
+            manager.shortages if self._calls_for_nodes else tuple,  # those of a server before us are removed
+            store=self._store.id,
+            namespace=self._namespace,
+            has_pods=lambda job: self._adopter.reference(job) is not None,
+            may_act=lambda: self._lease.is_held,
+        )
+        self._store.listen(self._stand_ins.ring)
 
     def _has_begun(self, job: JobId) -> bool:
         if self.engine.has_attempt_of(job):
@@ -171,6 +187,7 @@ class ClusterWorks:
                 self._adopter.know(record.id, document)
         self._adopter.start()
         self._teller.start()
+        self._stand_ins.start()
 
     def _await_lease(self) -> None:
         until = time.monotonic() + LEASE_S
@@ -181,6 +198,7 @@ class ClusterWorks:
 
     def close(self) -> None:
         self._teller.close()
+        self._stand_ins.close()
         if self._adopter.is_alive():
             self._adopter.close()
         self.engine.close()

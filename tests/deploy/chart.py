@@ -37,6 +37,7 @@ VARIANTS: dict[str, Document] = {
             "admins": ["eva"],
             "token_audiences": ["swell"],
             "keep_s": None,
+            "cluster": {"stand_ins": False},
         },
         "adminToken": {"existingSecret": "swell-admin", "key": "password"},
         "advertise": "https://swell.example.org",

@@ -22,7 +22,7 @@ from swell.doctor.service import examine_service
 from swell.state import StateFolder
 
 HIDDEN = "somebody (an unknown amount, process 7: not to be seen here)"
-TOPICS = ["driver", "MPS", "containers", "cgroups", "clock", "open files", "state folder", "server", "worker"]
+TOPICS = ["asked", "driver", "MPS", "containers", "cgroups", "clock", "open files", "state folder", "server", "worker"]
 
 
 def gpu(**values: Any) -> dict[str, Any]:
@@ -136,6 +136,7 @@ def test_it_needs_no_server_and_makes_nothing(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert done.returncode == int(any(finding["level"] == "problem" for finding in found))
     assert [finding["topic"] for finding in found] == TOPICS
+    assert found[0]["text"] == f"the server of {tmp_path / 'state'}, because SWELL_STATE names it"
     assert [finding["text"] for finding in found if finding["topic"] == "server"] == ["none runs for this state folder"]
     assert not (tmp_path / "state").exists()
 

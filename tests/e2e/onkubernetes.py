@@ -25,6 +25,7 @@ PATIENCE_S = 120.0  # for what takes ten seconds; two kubelets share two cores w
 EPOCHS = 100_000  # more than anybody waits for: a test says when it is enough
 SCRIPT = Path(__file__).with_name("pod_training.py").read_text()
 GPUS = 4  # of each node
+GPU_MIB = 16384  # of each GPU, as a node's label says
 OPERATORS = ("jobset", "training")
 Document = dict[str, Any]
 
@@ -74,6 +75,8 @@ def staged(folder: Path) -> Iterator[Stage]:
         address = f"{cluster.network.gateway}:{free_port()}"
         options = ["--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig)]
         options += ["--listen", address, "--advertise", f"http://{address}"]
+        options += ["--reservation-image", name_of("busybox")]
+        cluster.api.kubectl("label", "nodes", "--all", f"nvidia.com/gpu.memory={GPU_MIB}")
         found = {"PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
         with Server(folder / "server", *options, gpus=None, env=found) as server:
             yield Stage(cluster, server, share)

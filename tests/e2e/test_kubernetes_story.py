@@ -181,6 +181,19 @@ def test_a_pod_that_kubectl_left_for_swell_is_a_job(stage: Stage) -> None:
     assert stage.said("logs", str(job)).stdout == "here\n"
 
 
+def test_two_jobs_share_a_gpu(stage: Stage) -> None:
+    words = ("--image", BUSYBOX, "--cpus", "0.1", "--grace", "1s", "--gpu-memory", "6GiB")
+    jobs = [stage.server.start(*words, "--", "sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; sleep 1000") for _ in range(2)]
+    seen = [stage.server.until_output(job, b"\n", patience_s=PATIENCE_S).decode().strip() for job in jobs]
+    gpus = [gpu for node in stage.said("nodes", "-o", "json").json for gpu in node["gpus"] if gpu["shares"]]
+    stage.said("cancel", *map(str, jobs))
+
+    assert seen[0].startswith("GPU-real-")
+    assert seen[0] == seen[1]
+    assert [[share["job"] for share in gpu["shares"]] for gpu in gpus] == [jobs]
+    stage.cluster.api.until(PODS, lambda pods: not [name for name in pods if name.startswith("swell-gpu-")])
+
+
 # -- what goes wrong -----------------------------------------------------------------------------------------
 
 

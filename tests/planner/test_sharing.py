@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from swell.model.cluster import Node
 from swell.model.plan import Plan, SetSlots, Snapshot, Start
 from swell.model.reason import Code
 from swell.planner.check import BrokenPlan, check_plan
 from swell.planner.explain import explain
 from swell.planner.plan import make_plan
 
-from .world import array, node, queued, running, world
+from .simulation import applied
+from .world import GIB, array, node, queued, running, world
 
 
 def planned(now: Snapshot) -> Plan:
@@ -28,6 +30,13 @@ def started(plan: Plan) -> dict[int, tuple[str, ...]]:
         for action in plan.actions
         if isinstance(action, Start)
     }
+
+
+def mixed(name: str, *sizes_gib: int) -> Node:
+    """A node whose GPUs differ."""
+    alike = node(name, gpus=len(sizes_gib))
+    devices = (replace(device, memory_mib=gib * GIB) for device, gib in zip(alike.devices, sizes_gib, strict=True))
+    return replace(alike, devices=tuple(devices))
 
 
 def why(now: Snapshot, job: int) -> tuple[Code, str]:
@@ -77,7 +86,35 @@ def test_a_whole_gpu_is_not_taken_where_somebody_shares() -> None:
 def test_whole_and_shared_ones_that_start_together_never_meet() -> None:
     now = world(node("a", gpus=3), queued(1, gpus=1), queued(2, gpu_gib=10), queued(3, gpus=1), queued(4, gpu_gib=10))
     given = started(planned(now))
-    assert given == {1: ("a-gpu1",), 2: ("a-gpu0",), 3: ("a-gpu2",)}
+    assert given == {1: ("a-gpu0",), 2: ("a-gpu1",), 3: ("a-gpu2",)}
+
+
+def test_whole_gpus_are_the_smallest_so_that_large_shares_find_room() -> None:
+    now = world(mixed("a", 8, 16, 8), queued(1, gpus=1, tasks=2), queued(2, gpu_gib=1), queued(3, gpu_gib=9))
+    assert started(planned(now)) == {1: ("a-gpu0", "a-gpu2"), 2: ("a-gpu1",), 3: ("a-gpu1",)}
+
+
+def test_a_share_opens_the_smallest_gpu_that_has_room_for_it() -> None:
+    now = world(mixed("a", 24, 16, 8), queued(1, gpu_gib=9), queued(2, gpu_gib=20))
+    assert started(planned(now)) == {1: ("a-gpu1",), 2: ("a-gpu0",)}
+
+
+def test_what_starts_beside_a_reservation_does_not_depend_on_when_its_gpus_are_looked_at() -> None:
+    """Job 1 had no GPUs by name until the plan was done, so room was kept for job 3 as if one of them were another.
+
+    Job 4 was told to wait, and the next plan, which knew the names, started it.
+    """
+    now = world(
+        mixed("a", 8, 16, 16),
+        queued(1, gpus=1, tasks=2),
+        queued(2, gpu_gib=9),
+        queued(3, gpu_gib=10),
+        queued(4, gpu_gib=1),
+    )
+    plan = planned(now)
+    assert started(plan) == {1: ("a-gpu0", "a-gpu1"), 2: ("a-gpu2",), 4: ("a-gpu2",)}
+    assert plan.verdicts.keys() == {3}
+    assert planned(applied(now, plan)).actions == ()
 
 
 def test_an_exclusive_job_with_a_least_memory_gets_a_whole_gpu_that_has_it() -> None:

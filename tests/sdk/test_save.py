@@ -215,9 +215,9 @@ def test_a_container_that_is_started_again_within_its_attempt_goes_on_where_it_w
     where = None if path is None else str(folder / path)
     assert (again.restarted, again.epochs_done, again.checkpoint_path) == (True, 2, where)
     again.save(write, epochs_done=3)
+    wait_until(lambda: server.checkpoints()[-1] == (3, "attempt-3-epoch-3"), "the server to know of the third")
     again.close()
     assert server.refused == []
-    assert server.checkpoints()[-1] == (3, "attempt-3-epoch-3")
     later = Run(read_environment({**server.environ(EPOCHS_DONE="3", SWELL_ON_YIELD="wait"), "SWELL_ATTEMPT": "12.4"}))
     assert later.epochs_done == 3
     later.fall_silent()

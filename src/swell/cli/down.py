@@ -15,9 +15,15 @@ def command(cancel: bool, state: str | None) -> int:
     from swell.cli.printing import say
     from swell.client.client import Client
     from swell.client.embedded import is_running, stop_server
+    from swell.client.find import find_server
+    from swell.errors import Conflict
     from swell.state import StateFolder
 
-    folder = StateFolder.locate(state)
+    folder = find_server(state)
+    if not isinstance(folder, StateFolder):
+        raise Conflict(
+            f"{folder} is not yours to stop: others use it; `swell logout` forgets it, and --state names a server here"
+        )
     running = 0
     if is_running(folder):
         client = Client(folder)

@@ -85,10 +85,17 @@ def command(
     from swell.cli.printing import say
     from swell.client.connection import no_server
     from swell.client.embedded import ensure_server, is_running
+    from swell.client.find import choose
     from swell.errors import Conflict
     from swell.state import StateFolder
 
-    folder = StateFolder.locate(state)
+    chosen = choose(state)
+    folder = chosen.server
+    if not isinstance(folder, StateFolder):
+        raise Conflict(
+            f"commands ask {folder} because {chosen.why}, and would not find a server here; "
+            "name a folder for one, as in --state ~/.local/state/swell, here and in each command"
+        )
     if folder.socket is not None:
         raise Conflict(
             f"a box server is for everybody on {folder}; use it as it is (`swell run`, `swell ps`), "
@@ -102,7 +109,12 @@ def command(
         )
     changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
     changed |= _cluster_settings(
-        engine, kubeconfig=kubeconfig, context=context, namespace=namespace, reservation_image=reservation_image
+        engine,
+        folder.read_json(folder.config).get("cluster"),
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        reservation_image=reservation_image,
     )
     folder.prepare()
     if changed:
@@ -171,10 +183,11 @@ def _listening_settings(listen: str | None, advertise: str | None, allowed: tupl
     return {"listen": listen, "advertise": advertise, "allowed_hosts": list(allowed)}
 
 
-def _cluster_settings(engine: str | None, **given: str | None) -> dict[str, object]:
+def _cluster_settings(engine: str | None, before: object, **given: str | None) -> dict[str, object]:
+    """`before`: what the file says; of that, what there is no option for is kept."""
     from pathlib import Path
 
-    said = {name: text for name, text in given.items() if text is not None}
+    said: dict[str, object] = {name: text for name, text in given.items() if text is not None}
     if engine != "kubernetes":
         if said:
             from swell.errors import Rejected
@@ -184,7 +197,9 @@ def _cluster_settings(engine: str | None, **given: str | None) -> dict[str, obje
             )
         return {} if engine is None else {"cluster": None}
     if "kubeconfig" in said:
-        said["kubeconfig"] = str(Path(said["kubeconfig"]).expanduser().absolute())
+        said["kubeconfig"] = str(Path(str(said["kubeconfig"])).expanduser().absolute())
+    if isinstance(before, dict) and "stand_ins" in before:
+        said["stand_ins"] = before["stand_ins"]
     return {"cluster": said}
 
 

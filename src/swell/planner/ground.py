@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from swell.model.cluster import DeviceId, Node, NodeId
+from swell.model.cluster import Device, DeviceId, Node, NodeId
 from swell.model.placement import Rules
 from swell.planner.allow import objections
 
 Gpus = frozenset[tuple[NodeId, DeviceId]]
 
 
+def smallest_first(node: Node) -> list[Device]:
+    """The order in which GPUs are given away: what is large is left for those who need that."""
+    return sorted(node.devices, key=lambda device: (device.memory_mib, device.id))
+
+
 class Cards:
     """The GPUs of one node: how large each is, in the order in which they are opened for sharing."""
 
     def __init__(self, node: Node, foreign: Gpus | None) -> None:
-        ours = [device for device in node.devices if (node.id, device.id) not in (foreign or ())]
+        ours = [device for device in smallest_first(node) if (node.id, device.id) not in (foreign or ())]
         self.sizes = {one.id: one.memory_mib - (0 if foreign is None else one.outsiders_mib) for one in ours}
         self.least_mib = min((device.memory_mib for device in node.devices), default=0)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.plan import Slot, Snapshot
-from swell.planner.ground import Gpus
+from swell.planner.ground import Gpus, smallest_first
 from swell.planner.room import Place, Places
 
 
@@ -26,20 +25,13 @@ def foreign_gpus(snapshot: Snapshot, held: Gpus) -> Gpus:
 
 
 class Devices:
-    """The free devices of every node, lowest number first."""
+    """The free devices of every node, smallest first."""
 
     def __init__(self, snapshot: Snapshot, unfree: Gpus) -> None:
         self._free: dict[NodeId, list[DeviceId]] = {
-            node.id: [device.id for device in node.devices if (node.id, device.id) not in unfree]
+            node.id: [device.id for device in smallest_first(node) if (node.id, device.id) not in unfree]
             for node in snapshot.nodes
         }
-
-    def open(self, places: Iterable[Place]) -> None:
-        """What is shared from now on is nobody's whole one. Before anything is taken."""
-        for place in places:
-            free = self._free[place.node]
-            if place.resources.is_share and place.devices[0] in free:
-                free.remove(place.devices[0])
 
     def leave_to_the_last(self, places: Iterable[Place]) -> None:
         """What is promised to somebody who waits is used meanwhile only where nothing else is left."""
@@ -50,20 +42,31 @@ class Devices:
                     free.remove(device)
                     free.append(device)
 
-    def name(self, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
-        """With GPUs for those that have none yet."""
-        return tuple(
-            slot if slot.devices or not slot.resources.gpus else replace(slot, devices=self._take(slot))
-            for slot in slots
-        )
+    def take(self, places: Iterable[Place]) -> Places:
+        """With names for whole GPUs that have none yet; one that is shared from now on is nobody's whole one."""
+        return tuple([self._named(place) for place in places])
 
-    def _take(self, slot: Slot) -> tuple[DeviceId, ...]:
-        free, count = self._free[slot.node], slot.resources.gpus
-        taken, self._free[slot.node] = free[:count], free[count:]
-        assert len(taken) == count, f"room said {count} devices are free on {slot.node}, the list has {len(taken)}"
-        return tuple(taken)
+    def exchange(self, before: Places, after: Places) -> Places:
+        """One that has become wider keeps what it has, or is somewhere else."""
+        kept = {(place.node, device) for place in after for device in place.devices}
+        for place in before:
+            self._free[place.node][:0] = [device for device in place.devices if (place.node, device) not in kept]
+        return self.take(after)
+
+    def _named(self, place: Place) -> Place:
+        free = self._free[place.node]
+        if place.resources.is_share:
+            if place.devices[0] in free:
+                free.remove(place.devices[0])
+            return place
+        missing = place.resources.gpus - len(place.devices)
+        if not missing:
+            return place
+        assert missing <= len(free), f"room said {missing} devices are free on {place.node}, the list has {len(free)}"
+        taken, self._free[place.node] = free[:missing], free[missing:]
+        return place._replace(devices=(*place.devices, *taken))
 
 
 def place(places: Places, *, first_number: int = 0) -> tuple[Slot, ...]:
-    """Slots for tasks whose nodes are chosen; whole GPUs are named later."""
+    """Slots for tasks whose nodes and devices are chosen."""
     return tuple(Slot(number, one.node, one.resources, one.devices) for number, one in enumerate(places, first_number))

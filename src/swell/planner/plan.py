@@ -45,7 +45,7 @@ from swell.planner.size import claim, most, seat, spread
 def make_plan(snapshot: Snapshot) -> Plan:
     """The recipe: line up, admit, size, place."""
     if not snapshot.nodes:
-        waiting = (job for job in snapshot.jobs if job.state is JobState.QUEUED)
+        waiting = (job for job in line_up(snapshot) if job.state is JobState.QUEUED)
         return Plan((), {job.id: Verdict(Code.NO_WORKER) for job in waiting})
     walk = _Walk(snapshot)
     for job in line_up(snapshot):
@@ -193,16 +193,18 @@ class _Walk:
             self.starts.append((job, added))
             self._claim_more(job, node, most(job) - len(added), held=len(added))
         else:
-            self._occupy(job, places)
-            self.starts.append((job, places))
+            self.starts.append((job, self._occupy(job, places)))
 
-    def _occupy(self, job: JobView, places: Places) -> None:
+    def _occupy(self, job: JobView, places: Places) -> Places:
+        """With the GPUs it gets: whoever comes after it is to see what the next plan will see."""
+        places = self.devices.take(places)
         for room in (self.free, self.spare, self.line, *self._after(job)):
             room.take(places)
         self._hold(job, places)
         for sheet in (self.held, self.kept):
             sheet.add(job, places, is_new=not job.slots)
         self.passed_over.clear()
+        return places
 
     def _refuse(self, job: JobView) -> None:
         verdict = self._verdict(job)
@@ -259,8 +261,7 @@ class _Walk:
         if places is None:
             return False
         del self.verdicts[job.id]
-        self._occupy(job, places)
-        self.starts.append((job, places))
+        self.starts.append((job, self._occupy(job, places)))
         return True
 
     def _preempt_for(self, job: JobView) -> Places | None:
@@ -325,9 +326,7 @@ class _Walk:
         """Further slots on the node it is on."""
         rooms = (self.spare, *self._after(job))
         places = beside(job.shape, node, rooms, count=wanted, held=held, is_steady=False)
-        if places:
-            self._occupy(job, places)
-        return places
+        return self._occupy(job, places) if places else ()
 
     def _claim_more(self, job: JobView, node: NodeId, wanted: int, *, held: int) -> None:
         allowed = int(min(wanted, self.kept.copies(job)))
@@ -340,27 +339,14 @@ class _Walk:
 
     def finish(self) -> Plan:
         quiet = quietness(self.snapshot.arrivals, self.snapshot.now)
-        for places in (*(places for _, places in self.starts), *(added for _, _, added in self.changes)):
-            self.devices.open(places)
         changes = [self._set_slots(*change) for change in self.changes]
         starts = self._begin_all(quiet)
         others = [*self._preempt_all(), *self._resize_all(quiet)]
-        named = self._named([*changes, *starts])
-        return Plan((*named[: len(changes)], *others, *named[len(changes) :]), self.verdicts)
+        return Plan((*changes, *others, *starts), self.verdicts)
 
     def _set_slots(self, job: JobView, kept: tuple[Slot, ...], added: Places) -> SetSlots:
         first_number = 1 + max(slot.number for slot in kept)
         return SetSlots(job.id, kept + place(added, first_number=first_number))
-
-    def _named(self, actions: list[Start | SetSlots]) -> list[Start | SetSlots]:
-        """Which GPUs they get. Who will still be there when the reservation begins chooses first, beside it."""
-        jobs, now = self.snapshot.jobs_by_id, self.snapshot.now
-        in_order = sorted(
-            range(len(actions)),
-            key=lambda n: self.first is None or not self.first.is_outlived_by(jobs[actions[n].job], now),
-        )
-        named = {n: replace(actions[n], slots=self.devices.name(actions[n].slots)) for n in in_order}
-        return [named[n] for n in range(len(actions))]
 
     def _begin_all(self, quiet: float) -> list[Start]:
         sizes: dict[JobId, int] = {}
@@ -377,7 +363,7 @@ class _Walk:
             rooms = (self.spare, self.line, *self._beside(job))
             width, places = spread(job.shape, seat, rooms, width_max=self._within_limit(job, width))
             self._book(job, seat, places)
-        start = Start(job.id, width, place(places))
+        start = Start(job.id, width, place(self.devices.exchange(seat, places)))
         if job.shape.is_elastic and resumes(job):
             self._seat_started(job, start, places)
         return start

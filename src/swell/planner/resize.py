@@ -82,12 +82,13 @@ class _Entry:
 
 
 def least_places(job: JobView) -> Places:
-    """Where a running job would be at its least width: the first of its tasks, each as narrow as may be."""
-    nodes = [slot.node for slot in job.slots]
+    """Where a running job would be at its least width: the first of its tasks, each with the first of its GPUs."""
+    slots = job.slots
     if job.shape.dimension is Dimension.TASKS:
-        nodes = nodes[: job.shape.width_min] + nodes[job.width :]
+        slots = slots[: job.shape.width_min] + slots[job.width :]
     tasks = [resources for resources, count in job.shape.tasks_at(job.shape.width_min) for _ in range(count)]
-    return tuple(Place(*place) for place in zip(nodes, tasks, strict=True))
+    pairs = zip(slots, tasks, strict=True)
+    return tuple(Place(slot.node, task, slot.devices[: 1 if task.is_share else task.gpus]) for slot, task in pairs)
 
 
 def is_there(seat: Seat, width: int, free: Room, others: Sequence[Room]) -> bool:

@@ -4,9 +4,9 @@ A `Room` is a private, mutable sheet of one planning run. Several sheets are kep
 holds, what nobody ahead has a claim to, what is left once the first waiting job has started); a task that
 must fit on several of them is placed on what is there in every one (`at`).
 
-GPUs are counted: which ones a task gets that takes them whole is said at the end (place.py), and only those of tasks
-that run have names. A task that takes a *share* of a GPU's memory names its GPU at once: that one is *open* from then
-on, no longer counted among the whole ones, and counted again when the last share of it is given back.
+GPUs are counted, and those of tasks that run or start now have names, too (place.py); for one that waits any whole one
+will do. A task that takes a *share* of a GPU's memory always names its GPU: that one is *open* from then on, no longer
+counted among the whole ones, and counted again when the last share of it is given back.
 """
 
 from __future__ import annotations

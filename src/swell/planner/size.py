@@ -105,12 +105,16 @@ def _grow_more_tasks(shape: Shape, places: Places, rooms: Sequence[Room], width_
     """Beside its other tasks first, then where most fit; ranks on one node stay neighbours."""
     resources, width = shape.roles[0][0], shape.width_min
     tasks = Counter(place.node for place in places[:width])
+    grown = list(places[:width])
     for node, copies in _nodes_to_grow_on(shape, tasks, rooms, width_max - width):
         more = min(copies, width_max - width)
-        _exchange(rooms, given=(), taken=(Place(node, resources),) * more)
-        tasks[node] += more
+        added = (Place(node, resources),) * more
+        _exchange(rooms, given=(), taken=added)
+        grown += added
         width += more
-    return width, (*(Place(node, resources) for node in tasks.elements()), *places[shape.width_min :])
+    order = {node: number for number, node in enumerate(dict.fromkeys(place.node for place in grown))}
+    grown.sort(key=lambda place: order[place.node])
+    return width, (*grown, *places[shape.width_min :])
 
 
 def _nodes_to_grow_on(

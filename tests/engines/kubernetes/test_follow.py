@@ -71,6 +71,17 @@ def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
             Followed((alive(0),), trouble="pod train-worker-1: ImagePullBackOff: no such image"),
         ),
         (
+            "an image could not be pulled for ten minutes",
+            WANTED,
+            make_seen(
+                make_object(), running(0), make_pod(1, node="n2", created_at=300.0, waiting="ErrImagePull: not found")
+            ),
+            Followed(
+                (alive(0), never(1, "image", "ErrImagePull: not found")),
+                trouble="pod train-worker-1: ErrImagePull: not found",
+            ),
+        ),
+        (
             "an image has no name that could be one",
             WANTED,
             make_seen(make_object(), running(0), make_pod(1, node="n2", waiting="InvalidImageName: A B")),

@@ -12,6 +12,7 @@
     lease                          whether this is the one server that acts
     picture, objects, kinds        what is kept of pods, nodes and the objects that make pods
     cluster                        all of it in order
+    rules, standins                pods that call an autoscaler for a job that has none yet
     wanted, steps, follow          pure: what is missing, and what has become of an attempt
     reservations, reservationpod   pure: which GPUs are kept for those who share them
     reserving                      and who keeps them

@@ -17,7 +17,16 @@ from typing import Any
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import JOB, RESERVATION, STORE, NodeSeen, PodSeen, read_node, read_pod
+from swell.engines.kubernetes.picture import (
+    JOB,
+    RESERVATION,
+    STAND_IN,
+    STORE,
+    NodeSeen,
+    PodSeen,
+    read_node,
+    read_pod,
+)
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource
@@ -44,6 +53,7 @@ class Cluster:
         self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._by_node: dict[str, set[str]] = defaultdict(set)
         self._reserving: dict[str, set[str]] = defaultdict(set)
+        self._stand_ins: dict[str, set[str]] = defaultdict(set)
         self._waiting: dict[str, PodSeen] = {}
         self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
         self._objects_by_job: dict[JobKey, set[tuple[str, str, str]]] = defaultdict(set)
@@ -108,6 +118,9 @@ class Cluster:
 
     def pods_of_job(self, key: JobKey) -> list[PodSeen]:
         return self._sorted(self._by_job, key)
+
+    def stand_ins(self, store: str) -> list[PodSeen]:
+        return self._sorted(self._stand_ins, store)
 
     def pods_of_object(self, found: ObjectSeen) -> list[PodSeen]:
         if found.kind == "JobSet":
@@ -191,6 +204,8 @@ class Cluster:
             yield self._by_job, (pod.labels.get(STORE, ""), pod.labels[JOB])
         if RESERVATION in pod.labels:
             yield self._reserving, pod.labels.get(STORE, "")
+        if STAND_IN in pod.labels:
+            yield self._stand_ins, pod.labels.get(STORE, "")
         if pod.owner is not None:
             yield self._by_owner, pod.owner.uid
         if JOBSET_NAME in pod.labels:

@@ -30,6 +30,7 @@ from swell.model.quantity import IndexSet
 #: A container's waiting reason → it will not get better by waiting
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 IMAGE_TROUBLE = (*HOPELESS, "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
+IMAGE_S = 600.0  # a registry may be away for a while; room is not held for longer than that
 DEADLINES = ("DeadlineExceeded",)
 BY_REQUEST = "at somebody's request, as kubectl drain does"
 
@@ -195,7 +196,8 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         return _taken_away(sheet, rank, pod) if is_taken else end
     if pod.started_at is not None:
         return sheet.task(rank, pod)
-    if pod.waiting.startswith(HOPELESS):
+    is_late = sheet.now - pod.created_at > IMAGE_S and pod.waiting.startswith(IMAGE_TROUBLE)
+    if is_late or pod.waiting.startswith(HOPELESS):
         return sheet.end(rank, pod, CAUSE_IMAGE, pod.waiting)
     return None
 

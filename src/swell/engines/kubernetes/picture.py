@@ -30,10 +30,12 @@ NUMBER = "swell.dev/gpu-number"  # annotation of pods that share a GPU: which of
 RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those who share it: its number, too
 NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
+STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
 KEPT_LABELS = (
     JOB,
     STORE,
     RESERVATION,
+    STAND_IN,
     "job-name",
     INDEX,
     "training.kubeflow.org/replica-type",
