@@ -21,7 +21,7 @@ from typing import Any
 
 from swell.client import Client
 from swell.client.connection import path
-from swell.errors import SwellError
+from swell.errors import NotFound, SwellError
 from swell.state import StateFolder
 
 SWELL = str(Path(sys.executable).with_name("swell"))
@@ -234,6 +234,18 @@ class Server:
             assert time.monotonic() < end, f"after {patience_s} s it is still {found.document}"
             found.refresh(wait_s=1.0)
         return found.document
+
+    def until_named(self, name: str, *states: str, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+        """A job that comes another way than by us, as soon as there is one in one of these states."""
+        end = time.monotonic() + patience_s
+        while True:
+            try:
+                found = self.client().job(name)
+                break
+            except NotFound:
+                assert time.monotonic() < end, f"after {patience_s} s there is no job {name}"
+                time.sleep(0.05)
+        return self.until(found.document["id"], *states, patience_s=max(1.0, end - time.monotonic()))
 
     def until_output(self, job: int, text: bytes, *, rank: int = 0, patience_s: float = PATIENCE_S) -> bytes:
         """A task's output as soon as it holds this; long polls, bounded."""

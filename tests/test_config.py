@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from swell.config import Config, Door, Limits, parse_config, read_config
+from swell.config import Cluster, Config, Door, Limits, parse_config, read_config
 from swell.errors import Rejected
 
 DAY_S = 86400.0
@@ -67,8 +67,22 @@ def test_where_it_listens_which_doors_are_open_and_who_administers_a_cluster():
 
 
 @pytest.mark.parametrize(
+    ("document", "cluster"),
+    [
+        ({}, Cluster(None, None, None, stand_ins=True)),
+        ({"namespace": "ml", "stand_ins": False}, Cluster(namespace="ml", stand_ins=False)),
+        ({"kubeconfig": "/k", "context": "lab", "stand_ins": True}, Cluster("/k", "lab", None, stand_ins=True)),
+    ],
+)
+def test_jobs_that_wait_call_a_clusters_autoscaler_unless_it_says_otherwise(document, cluster):
+    assert parse_config({"cluster": document}) == Config(cluster=cluster)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
+        ('{"cluster": {"stand_ins": "no"}}', "cluster.stand_ins must be true or false, but is 'no'"),
+        ('{"cluster": {"stand_in": true}}', "cluster has no 'stand_in'; did you mean 'stand_ins'?"),
         ('{"admins": "eva"}', "admins must be a list of names, but is 'eva'"),
         ('{"allowed_hosts": [""]}', "allowed_hosts must be a list of names, but is ['']"),
         ('{"listen": 8080}', "listen must be an address, or null, but is 8080"),

@@ -36,6 +36,14 @@ def training(first: int, seeds: int) -> tuple[str, list[str]]:
     return _rounds("training", play_training, first, seeds)
 
 
+def kubernetes(first: int, seeds: int) -> tuple[str, list[str]]:
+    """Everything of a real control plane, and Swell itself, fails at random moments while jobs of all kinds run."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from faults.rounds import play_kubernetes
+
+    return _rounds("kubernetes", play_kubernetes, first, 2 * seeds)  # a round has few of its many faults
+
+
 def _rounds(name: str, play: Callable[[int], list[str]], first: int, seeds: int) -> tuple[str, list[str]]:
     problems: list[str] = []
     for number, seed in enumerate(range(first, first + seeds), 1):
@@ -97,6 +105,7 @@ TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "crash": crash,
     "training": training,
     "keras": keras,
+    "kubernetes": kubernetes,
 }
 
 

@@ -12,18 +12,20 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from swell.engines.kubernetes.cluster import JOBSET_NAME, Cluster
 from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.objects import without_server_fields
 from swell.engines.kubernetes.picture import PodSeen
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import NotServed
 from swell.errors import NotFound, Rejected, SwellError
 from swell.manifests import Context, read_document
+from swell.manifests.metadata import SHARE
 from swell.model.job import Dimension, JobId, JobSpec, Role
 from swell.store import JobRecord, NewJob
 
@@ -74,13 +76,15 @@ class Adopter(threading.Thread):
         cluster: Cluster,
         jobs: Jobs,
         is_begun: Callable[[JobId], bool],
+        priority_classes: Callable[[], Mapping[str, int]],
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name="adopter", daemon=True)
         self._port = port
         self._cluster = cluster
         self._jobs = jobs
-        self._is_begun = is_begun  #: does the engine have an attempt of it?
+        self._is_begun = is_begun  #: has there been an attempt of it? Then its pods are the engine's to judge
+        self._priority_classes = priority_classes
         self._now = now
         self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
         self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
@@ -154,6 +158,8 @@ class Adopter(threading.Thread):
         for group, pods in groups.items():
             try:
                 one = self._read(group, pods)
+                if one is not None:
+                    refuse_shares(group.kind, one[0])
             except (NotFound, NotServed):
                 continue  # deleted meanwhile
             except Rejected as refusal:
@@ -194,10 +200,10 @@ class Adopter(threading.Thread):
         if group.kind == "PodGroup":
             return self._read_group(group, pods)
         resource = self._cluster.resources.get(group.kind)
-        if resource is None:
-            return None
+        if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
+            return None  # the engine, too, must have seen it
         document = self._port.get(resource, group.name, group.namespace)
-        spec = read_document(document, CONTEXT)
+        spec = read_document(document, replace(CONTEXT, priority_classes=self._priority_classes()))
         if group.kind != "PyTorchJob":  # nobody may change the size of the others while they exist
             spec = replace(spec, width_max=spec.width_min) if spec.array is None else spec
         return replace(spec, is_held=False, retries=0), _reference(document)
@@ -247,6 +253,15 @@ class Adopter(threading.Thread):
         return self._cluster.has_object(metadata["uid"], reference["kind"], metadata["namespace"], metadata["name"])
 
 
+def refuse_shares(kind: str, spec: JobSpec) -> None:
+    """Which GPU a pod shares is a variable of its container, and nothing can be added to pods that are there."""
+    if kind != "PyTorchJob" and any(role.resources.is_share for role in spec.roles):
+        raise Rejected(
+            f"{SHARE} asks for a share of a GPU, which a {kind} can have only through `swell submit -f`: nothing can "
+            "be added to pods that kubectl has made; submit it, or leave the annotation out and ask for nvidia.com/gpu"
+        )
+
+
 def _read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:
     """In the order of their names, numbers by their value; pods that are alike are one role."""
     ordered = sorted(pods, key=lambda pod: [_numbered(part) for part in re.split(r"(\d+)", pod.name)])
@@ -287,8 +302,18 @@ def _pods_reference(group: Group, pods: list[PodSeen]) -> Document:
         "apiVersion": "v1",
         "kind": "Pods",
         "metadata": {"name": group.name, "namespace": group.namespace, "uid": pods[0].uid},
-        "pods": [{"name": pod.name, "uid": pod.uid} for pod in pods],
+        "pods": [{"name": pod.name, "uid": pod.uid, **_remade(pod)} for pod in pods],
     }
+
+
+def _remade(pod: PodSeen) -> Document:
+    """What we make another from, should we have to take it away again: it is on disk before the pod is bound.
+
+    Of a pod with a controller nothing: that makes another by itself.
+    """
+    if pod.owner is not None or pod.document is None:
+        return {}
+    return {"document": without_server_fields(pod.document)}
 
 
 def _uids(reference: Document) -> list[str]:

@@ -3,7 +3,7 @@
     {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100, "priority": 0}, "users": {"anna": {"gpus": 8}}},
      "fair_share": {"half_life": "7d"}, "admin_group": "swell-admin", "keep_s": 2592000,
      "admins": ["eva@example.org"], "token_audiences": ["swell"],
-     "cluster": {"kubeconfig": "/home/eva/.kube/config", "context": "lab", "namespace": "ml"},
+     "cluster": {"kubeconfig": "/home/eva/.kube/config", "context": "lab", "namespace": "ml", "stand_ins": true},
      "listen": "0.0.0.0:8080", "advertise": "http://swell.ml.svc:8080", "allowed_hosts": ["swell"],
      "doors": [{"name": "genai", "port": 5000, "user": "anna", "address": "0.0.0.0", "hosts": ["metadata"]}]}
 
@@ -59,6 +59,8 @@ class Cluster:
     kubeconfig: str | None = None  #: None: KUBECONFIG, the user's own, or that of the pod we are in
     context: str | None = None  #: None: the kubeconfig's current one
     namespace: str | None = None  #: for objects that name none; None: the context's
+    reservation_image: str | None = None  #: of the pods that keep shared GPUs; None: a public one
+    stand_ins: bool = True  #: pods that call an autoscaler for jobs that wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,10 @@ def _door(document: object, where: str) -> Door:
 
 def _cluster(document: object) -> Cluster:
     given = _table(document, "cluster", Cluster.__dataclass_fields__.keys())
-    return Cluster(**{name: _or_none(value, f"cluster.{name}", _is_name, "a name") for name, value in given.items()})
+    names = {name: value for name, value in given.items() if name != "stand_ins"}
+    stand_ins = _of(given.get("stand_ins", True), "cluster.stand_ins", _is_bool, "true or false")
+    named = {name: _or_none(value, f"cluster.{name}", _is_name, "a name") for name, value in names.items()}
+    return Cluster(**named, stand_ins=stand_ins)
 
 
 def _limits(document: object, where: str, default: Limits) -> Limits:
@@ -186,6 +191,10 @@ def _is_positive(value: object) -> bool:
 
 def _is_port(value: object) -> bool:
     return _is_count(value) and 0 < int(str(value)) < 65536
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_name(value: object) -> bool:

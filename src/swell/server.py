@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,10 @@ class Flags:
         return read_listening(self.listen, self.advertise, self.allowed_hosts)
 
     def cluster(self, config: Config) -> Cluster | None:
-        return self.engine or config.cluster
+        """Of a cluster that the command line names, the settings that it has no words for are read all the same."""
+        if self.engine is None or config.cluster is None:
+            return self.engine or config.cluster
+        return replace(self.engine, stand_ins=config.cluster.stand_ins)
 
 
 def main() -> int:
@@ -89,6 +92,7 @@ def main() -> int:
     parser.add_argument("--kubeconfig", help="of that cluster; without it KUBECONFIG, or the pod we are in")
     parser.add_argument("--context", help="of the kubeconfig, instead of its current one")
     parser.add_argument("--namespace", help="for objects that name none")
+    parser.add_argument("--reservation-image", help="with a shell, for the pods that keep shared GPUs; as no root")
     parser.add_argument("--token-file", type=Path, help="holds the administrator's token, instead of a random one")
     options = parser.parse_args()
     flags = Flags(
@@ -116,7 +120,7 @@ def main() -> int:
 def _cluster(options: argparse.Namespace) -> Cluster | None:
     if options.engine != "kubernetes":
         return None
-    return Cluster(options.kubeconfig, options.context, options.namespace)
+    return Cluster(options.kubeconfig, options.context, options.namespace, options.reservation_image)
 
 
 def serve(state: StateFolder, flags: Flags) -> None:
@@ -157,6 +161,7 @@ def serve(state: StateFolder, flags: Flags) -> None:
         engine=works.engine,
         members=None if beyond is None else works.members(config, getpass.getuser()),
         try_out=works.try_out,
+        priority_classes=works.priority_classes,
         is_ready=lambda: works.is_ready,
         owner=getpass.getuser(),
         token=state.secret(state.token),

@@ -178,7 +178,7 @@ class StateFolder:
         if not found:  # not there, or left empty by a full disk
             found = secrets.token_urlsafe(SECRET_BYTES)
             try:
-                self._write(path, found + "\n")
+                write_private(path, found + "\n")
             except OSError as error:
                 raise Unavailable(disk_problem(error, self.root)) from error
         if path.stat().st_mode & 0o077:
@@ -199,7 +199,7 @@ class StateFolder:
                 f"write at least {SECRET_CHARACTERS_MIN}: openssl rand -base64 32"
             )
         if not path.exists() or path.read_text().strip() != given:
-            self._write(path, given + "\n")
+            write_private(path, given + "\n")
 
     def read_json(self, path: Path) -> dict[str, Any]:
         try:
@@ -212,21 +212,22 @@ class StateFolder:
 
     def write_json(self, path: Path, document: dict[str, Any]) -> None:
         """Whole or not at all."""
-        self._write(path, json.dumps(document, indent=1))
+        write_private(path, json.dumps(document, indent=1))
 
-    def _write(self, path: Path, text: str) -> None:
-        """Written beside, brought to the disk, then renamed; a full disk leaves what was there before."""
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                beside.unlink()
-            raise
+
+def write_private(path: Path, text: str) -> None:
+    """Mode 0600. Written beside, brought to the disk, then renamed; a full disk leaves what was there before."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def _take(descriptor: int) -> bool:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,13 +23,18 @@ from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes.priorities import PriorityClasses
+from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
-from swell.errors import Unavailable
+from swell.errors import NotFound, Unavailable
 from swell.manifests import Manifest, is_in_cluster
+from swell.model.job import JobId
 from swell.model.reason import Reason
+from swell.planner import Shortage
 from swell.process import spawn_detached, wait_for_end
+from swell.standins import StandIns
 from swell.state import StateFolder
 from swell.store import JobRecord, Store
 from swell.telling import Scene, Teller
@@ -46,6 +51,8 @@ class Manager(Jobs, Protocol):
     """What the controller offers to those who stand between a cluster and us."""
 
     def reason(self, job: JobRecord) -> Reason | None: ...
+
+    def shortages(self) -> tuple[Shortage, ...] | None: ...
 
 
 class Works(Protocol):
@@ -69,6 +76,9 @@ class Works(Protocol):
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
+
+    def priority_classes(self) -> Mapping[str, int]:
+        """What priorities are called where tasks run."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -98,6 +108,10 @@ class LocalWorks:
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
 
+    def priority_classes(self) -> Mapping[str, int]:
+        """A machine has numbers only."""
+        return {}
+
     @property
     def is_ready(self) -> bool:
         return True
@@ -122,6 +136,7 @@ class ClusterWorks:
             store=store.id,
             namespace=namespace,
             wake=wake,
+            reservation_image=cluster.reservation_image or IMAGE,
             guard=lambda: self._lease.guard(),
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
@@ -130,13 +145,34 @@ class ClusterWorks:
         self._teller_port = Port(access)  # its calls never take a connection from those that matter
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
         self._namespace = namespace
+        self._calls_for_nodes = cluster.stand_ins
+        self._stand_ins_port = Port(access)
+        self._priorities = PriorityClasses(self._port)
 
     def adopt(self, manager: Manager) -> None:
         cluster = self.engine.cluster
-        self._adopter = Adopter(self._port, cluster, manager, self.engine.has_attempt_of)
+        self._adopter = Adopter(self._port, cluster, manager, self._has_begun, self._priorities.table)
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
         self._teller = Teller(scene, lambda: self._lease.is_held)
+        self._stand_ins = StandIns(
+            self._stand_ins_port,
+            cluster,
+            manager.shortages if self._calls_for_nodes else tuple,  # those of a server before us are removed
+            store=self._store.id,
+            namespace=self._namespace,
+            has_pods=lambda job: self._adopter.reference(job) is not None,
+            may_act=lambda: self._lease.is_held,
+        )
+        self._store.listen(self._stand_ins.ring)
+
+    def _has_begun(self, job: JobId) -> bool:
+        if self.engine.has_attempt_of(job):
+            return True
+        try:
+            return self._store.job(job).attempts > 0
+        except NotFound:  # erased: it has ended long ago
+            return True
 
     def open(self, load: Callable[[], int]) -> None:
         """What is there is known before anything is wanted of it: what is missing would be made again."""
@@ -151,6 +187,7 @@ class ClusterWorks:
                 self._adopter.know(record.id, document)
         self._adopter.start()
         self._teller.start()
+        self._stand_ins.start()
 
     def _await_lease(self) -> None:
         until = time.monotonic() + LEASE_S
@@ -161,6 +198,7 @@ class ClusterWorks:
 
     def close(self) -> None:
         self._teller.close()
+        self._stand_ins.close()
         if self._adopter.is_alive():
             self._adopter.close()
         self.engine.close()
@@ -181,6 +219,9 @@ class ClusterWorks:
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)
+
+    def priority_classes(self) -> Mapping[str, int]:
+        return self._priorities.table()
 
     @property
     def is_ready(self) -> bool:

@@ -139,6 +139,15 @@ def test_administrators_are_of_the_group_or_named_or_have_the_servers_own_token(
     assert [ask(service, token, "GET", f"/jobs/{job}").status for token in tokens] == [200, 200, 200, 404]
 
 
+def test_an_administrator_who_names_a_job_of_others_is_told_their_ids(service: Service) -> None:
+    """What came by kubectl is its namespace's: whoever had started the server was told that there is no such job."""
+    job = submit(service, "annas", name="left")
+    words = f"you have no job 'left', but others have; say which by id: {job} of {service.store.job(job).owner}"
+    assert ask(service, USER, "GET", "/jobs/left").error == (404, "NotFound", words)
+    assert ask(service, "operators", "POST", "/jobs/left/cancel").error == (404, "NotFound", words)
+    assert ask(service, "bens", "GET", "/jobs/left").error[2].startswith("there is no job 'left'")
+
+
 @pytest.mark.parametrize("token", ["nobodys", "imposters", "x" * 20_000])
 def test_whom_the_cluster_does_not_know_is_refused(service: Service, token: str) -> None:
     assert ask(service, token, "GET", "/jobs").error == (401, "Denied", UNKNOWN)

@@ -117,6 +117,21 @@ def test_help_costs_nothing_that_a_server_needs():
     assert loaded.isdisjoint({"fastapi", "pydantic", "sqlalchemy", "uvicorn", "yaml", "alembic", "rich", "asyncio"})
 
 
+def test_a_server_here_costs_nothing_that_one_elsewhere_needs(state):
+    code = (
+        "import sys; sys.argv = ['swell', 'ps']\n"
+        "from swell.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: print(end.code)\n"
+        "import json; print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    ended, loaded = done.stdout.splitlines()
+    assert ended == b"1"  # none runs
+    elsewhere = {"swell.client.remote", "swell.client.tokens", "swell.client.login"}
+    assert elsewhere.isdisjoint(json.loads(loaded))
+
+
 # -- misspelt words ------------------------------------------------------------------------------------------------
 
 

@@ -32,9 +32,10 @@ class Peer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.script: list[bytes] = []
         self.asked: list[bytes] = []
+        self.tokens: list[str] = []  #: of each request
         self.connections = 0
-        url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        state.write_json(state.server_file, {"url": url})
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        state.write_json(state.server_file, {"url": self.url})
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -54,6 +55,8 @@ class Peer:
                 while line := lines.readline().strip():
                     if line.lower().startswith(b"content-length:"):
                         length = int(line.split(b":")[1])
+                    if line.lower().startswith(b"authorization: bearer "):
+                        self.tokens.append(line.split()[2].decode())
                 lines.read(length)
                 said = self.script.pop(0) if self.script else OK
                 connection.sendall(said.removesuffix(HANG_UP))
@@ -126,7 +129,7 @@ def test_half_an_answer_is_no_answer(state, peer):
 
 
 def _with_patience(connection: Connection, timeout_s: float) -> object:
-    http = connection._connect()
+    http = connection.place.connect()
     http.timeout = timeout_s
     connection._http = http
     return connection.json("GET", path("jobs"))

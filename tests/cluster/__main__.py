@@ -22,6 +22,7 @@ from .processes import GLANCE_S, Failed
 from .recipes import RECIPES, recipe_of
 
 FOLDER = Path(tempfile.gettempdir()) / "swell-cluster"
+PEERS = ("coscheduling",)  # schedulers that benchmarks race
 DOWN_S = 60.0  # three real nodes take three
 
 
@@ -65,7 +66,9 @@ def down(options: argparse.Namespace) -> int:
 
 def build(options: argparse.Namespace) -> int:
     """Build what is not there yet."""
-    ensure([recipe_of(name) for name in options.programs] if options.programs else RECIPES)
+    named = [recipe_of(name) for name in options.programs]
+    tested = [recipe for recipe in RECIPES if recipe.folder.partition("-")[0] not in PEERS]
+    ensure(named or (tested if options.tests else RECIPES))
     return 0
 
 
@@ -137,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     words = commands.add_parser("build", help=build.__doc__)
     words.set_defaults(command=build)
     words.add_argument("programs", nargs="*", help="all that there are if none is named")
+    words.add_argument("--tests", action="store_true", help="only what tests need, not whom benchmarks race")
     return parser
 
 

@@ -1,7 +1,8 @@
 """How are simulated nodes made, and how long do their pods run? kwok plays the kubelet, annotations are its script.
 
 A pod runs until `sim/run-for` ("5s") is over and succeeds, or until `sim/fail-after` is over and fails with code 1.
-Without either it runs for ever; a running pod may be given one later.
+Without either it runs for ever, unless its command is `sleep 5s`; a running pod may be given one later. One that is
+deleted is gone at once, or after the time that `sim/linger` says.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .processes import Process, Word, free_port
 
 LEASE_S = 40  # must stay below the controller manager's grace for nodes: with 200 every node is lost after 50 s
 MARK = {"kwok.x-k8s.io/node": "fake"}
-SUCCEED, FAIL = "sim/run-for", "sim/fail-after"
+SUCCEED, FAIL, LINGER = "sim/run-for", "sim/fail-after", "sim/linger"
+COMMAND = ".spec.containers.[0].command"
 KEPT_STAGES = (
     "node/fast/node-initialize",
     "node/heartbeat-with-lease/node-heartbeat-with-lease",
@@ -103,17 +105,33 @@ def render_stages() -> list[Any]:
     folder = module_file("kwok", "kustomize/stage")
     stages = [yaml.safe_load((folder / f"{name}.yaml").read_text()) for name in KEPT_STAGES]
     complete = yaml.safe_load((folder / "pod/fast/pod-complete.yaml").read_text())
-    return [*stages, _ending(complete, SUCCEED, failed=False), _ending(complete, FAIL, failed=True)]
+    deletion = next(stage for stage in stages if stage["metadata"]["name"] == "pod-delete")
+    deletion["spec"]["delay"] = {"durationMilliseconds": 0, "durationFrom": {"expressionFrom": _annotation(LINGER)}}
+    sleeps = {"key": f"{COMMAND}.[0]", "operator": "In", "values": ["sleep"]}
+    return [
+        *stages,
+        _ending(complete, "pod-complete", _exists(SUCCEED), _annotation(SUCCEED)),
+        _ending(complete, "pod-fail", _exists(FAIL), _annotation(FAIL), failed=True),
+        _ending(complete, "pod-sleep", sleeps, f"{COMMAND}.[1]"),
+    ]
 
 
-def _ending(stage: Any, annotation: str, *, failed: bool) -> Any:
+def _annotation(name: str) -> str:
+    return f'.metadata.annotations["{name}"]'
+
+
+def _exists(annotation: str) -> Object:
+    return {"key": _annotation(annotation), "operator": "Exists"}
+
+
+def _ending(stage: Any, name: str, which: Object, duration: str, *, failed: bool = False) -> Any:
     made = copy.deepcopy(stage)
-    made["metadata"]["name"] = "pod-fail" if failed else "pod-complete"
-    spec, key = made["spec"], f'.metadata.annotations["{annotation}"]'
+    made["metadata"]["name"] = name
+    spec = made["spec"]
     owned = spec["selector"]["matchExpressions"]
     owned[:] = [entry for entry in owned if "ownerReferences" not in entry["key"]]
-    owned.append({"key": key, "operator": "Exists"})
-    spec["delay"] = {"durationMilliseconds": 1000, "durationFrom": {"expressionFrom": key}}
+    owned.append(which)
+    spec["delay"] = {"durationMilliseconds": 1000, "durationFrom": {"expressionFrom": duration}}
     if failed:
         template = spec["next"]["statusTemplate"]
         template = template.replace("exitCode: 0", "exitCode: 1").replace("reason: Completed", "reason: Error")

@@ -94,12 +94,20 @@ def test_a_job_without_a_manifest_has_none_in_its_launch(stage: Stage) -> None:
     assert (stage.launch(job).width, stage.launch(job).manifest) == (2, "")
 
 
+@pytest.mark.parametrize(("gpus", "share_mib"), [(0, 512), (1, 0)])
+def test_only_a_share_of_a_gpu_is_one_in_its_launch(stage: Stage, gpus: int, share_mib: int) -> None:
+    """Of a whole GPU that must have so much memory, a cluster's pod was given a share, because both are told of it."""
+    job = stage.submit(roles=(Role("worker", ("true",), Resources(1000, 0, gpus, 512), 1),))
+    stage.cycle()
+    assert stage.launch(job).shares_mib == (share_mib,)
+
+
 def test_workers_of_before_can_read_a_launch_as_they_are_told_nothing_new(stage: Stage) -> None:
     job = stage.gang(2)
     stage.cycle()
     launch = stage.launch(job)
     document = launch.to_document()
-    assert document.keys() & {"width", "manifest", "has_begun"} == set()
+    assert document.keys() & {"width", "manifest", "has_begun", "shares_mib"} == set()
     read = Launch.from_document(json.loads(json.dumps(document)))
     assert (read, read.width, read.manifest, read.has_begun) == (launch, 0, "", False)
 

@@ -29,6 +29,7 @@ VARIANTS: dict[str, Document] = {
     "with everything": {
         "image": {"repository": "registry.example:5000/swell", "tag": "x", "pullPolicy": "Always"},
         "imagePullSecrets": [{"name": "registry"}],
+        "reservationImage": "registry.example:5000/busybox:1",
         "config": {
             "limits": {"default": {"gpus": 4, "queued": None}, "users": {"eva": {"gpus": 8}}},
             "fair_share": {"half_life": "7d"},
@@ -36,6 +37,7 @@ VARIANTS: dict[str, Document] = {
             "admins": ["eva"],
             "token_audiences": ["swell"],
             "keep_s": None,
+            "cluster": {"stand_ins": False},
         },
         "adminToken": {"existingSecret": "swell-admin", "key": "password"},
         "advertise": "https://swell.example.org",

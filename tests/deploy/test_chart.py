@@ -40,6 +40,8 @@ def test_nothing_of_helm_is_in_the_plain_manifests() -> None:
     [
         ({"door": {"enabled": True}}, "additional properties 'door' not allowed"),
         ({"config": {"limit": {}}}, "additional properties 'limit' not allowed"),
+        ({"config": {"cluster": {"stand_ins": "no"}}}, "got string, want boolean"),
+        ({"config": {"cluster": {"namespace": "ml"}}}, "additional properties 'namespace' not allowed"),
         ({"config": {"limits": {"default": {"gpu": 1}}}}, "additional properties 'gpu' not allowed"),
         ({"service": {"port": "eighty"}}, "got string, want integer"),
         ({"image": {"pullPolicy": "Sometimes"}}, "value must be one of"),

@@ -30,6 +30,8 @@ EVERYWHERE = {
     ("kubeflow.org", "pytorchjobs"): READS,
     ("scheduling.x-k8s.io", "podgroups"): READS,
     ("scheduling.k8s.io", "priorityclasses"): READS,
+    ("node.k8s.io", "runtimeclasses"): frozenset({"get"}),
+    ("storage.k8s.io", "storageclasses"): frozenset({"get"}),
     ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
     ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
 }
@@ -40,12 +42,20 @@ WHERE_IT_RUNS_JOBS = EVERYWHERE | {
     ("", "pods/log"): frozenset({"get"}),
     ("", "secrets"): frozenset({"get", "create", "patch", "delete"}),
     ("", "services"): frozenset({"get", "create", "patch", "delete"}),
+    ("", "persistentvolumeclaims"): frozenset({"get", "patch"}),
     ("", "events"): frozenset({"create", "patch"}),
     ("batch", "jobs"): CHANGES,
     ("jobset.x-k8s.io", "jobsets"): CHANGES,
     ("kubeflow.org", "pytorchjobs"): CHANGES,
 }
 LEASES = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update", "patch"})}
+#: Pods of its own keep GPUs for jobs that share them, and say that jobs wait for nodes, also where it runs no jobs.
+OF_ITS_OWN = {
+    ("", "pods"): READS | {"create", "delete", "patch"},
+    ("", "pods/binding"): frozenset({"create"}),
+    ("", "pods/status"): frozenset({"patch"}),
+    ("", "pods/log"): frozenset({"get"}),
+}
 #: What an administrator would be asked about, word by word.
 REFUSED = (
     "list secrets",
@@ -134,7 +144,7 @@ def apply(cluster: Cluster, text: str, *words: str) -> subprocess.CompletedProce
         (
             "in two namespaces",
             {
-                NAMESPACE: EVERYWHERE | LEASES,
+                NAMESPACE: EVERYWHERE | OF_ITS_OWN | LEASES,
                 "ml": WHERE_IT_RUNS_JOBS,
                 "hpc": WHERE_IT_RUNS_JOBS,
                 "elsewhere": EVERYWHERE,

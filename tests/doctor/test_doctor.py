@@ -15,11 +15,14 @@ import pytest
 from nvml import Driver, process
 from server import SWELL, Gate, Server
 from swell.doctor import Finding
+from swell.doctor.finding import Level
 from swell.doctor.gpus import ask_driver, driver_findings, mps
 from swell.doctor.machine import cgroups, clock, containers, open_files
+from swell.doctor.service import examine_service
+from swell.state import StateFolder
 
 HIDDEN = "somebody (an unknown amount, process 7: not to be seen here)"
-TOPICS = ["driver", "MPS", "containers", "cgroups", "clock", "open files", "state folder", "server", "worker"]
+TOPICS = ["asked", "driver", "MPS", "containers", "cgroups", "clock", "open files", "state folder", "server", "worker"]
 
 
 def gpu(**values: Any) -> dict[str, Any]:
@@ -133,6 +136,7 @@ def test_it_needs_no_server_and_makes_nothing(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert done.returncode == int(any(finding["level"] == "problem" for finding in found))
     assert [finding["topic"] for finding in found] == TOPICS
+    assert found[0]["text"] == f"the server of {tmp_path / 'state'}, because SWELL_STATE names it"
     assert [finding["text"] for finding in found if finding["topic"] == "server"] == ["none runs for this state folder"]
     assert not (tmp_path / "state").exists()
 
@@ -157,6 +161,14 @@ def test_gpus_are_listed_with_their_users(tmp_path: Path) -> None:
         f"900 MiB used by {pwd.getpwuid(os.getuid()).pw_name} (800 MiB, process {os.getpid()}: {sys.executable}"
         in gpus[1][1]
     )
+
+
+def test_no_worker_is_missed_where_kubernetes_runs_the_tasks(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path)
+    state.prepare()
+    state.write_json(state.config, {"cluster": {}})
+    text = "none is needed: Kubernetes runs the tasks"
+    assert examine_service(state)[-1] == Finding("worker", Level.OK, text)
 
 
 @pytest.mark.slow

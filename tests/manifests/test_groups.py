@@ -118,3 +118,9 @@ def test_a_class_nobody_knows_counts_for_nothing_and_is_noted():
     spec = read(pod(priorityClassName="high"))
     said = "spec.priorityClassName 'high' is not known here and has no effect; write priority: 100"
     assert (spec.priority, spec.notes) == (0, (said,))
+
+
+@pytest.mark.parametrize(("given", "priority"), [(2_000_001_000, 1_000_000), (-2_000_000_000, -1_000_000), (7, 7)])
+def test_what_a_cluster_has_given_a_pod_is_brought_into_our_range(given, priority):
+    spec = read_document(pod(priority=given), Context(workdir="/", on_cluster=True))
+    assert spec.priority == priority

@@ -211,6 +211,25 @@ def test_more_memory_than_any_gpu_has_can_never_run() -> None:
     )
 
 
+def test_a_gpu_of_which_nobody_says_how_much_memory_it_has_is_not_shared_and_why_says_so() -> None:
+    nodes = (node("a", gpus=2, gpu_gib=0), node("b", gpus=2, gpu_gib=4), node("c", cpus=1, gpus=1, gpu_gib=0))
+    now = world(*nodes, queued(1, cpus=2, gpu_gib=6), queued(2, gpu_gib=2))
+    assert started(planned(now)) == {2: ("b-gpu0",)}
+    reason = explain(now, now.jobs_by_id[1], planned(now).verdicts[1])
+    assert (reason.code, reason.message, reason.next, reason.evidence["gpu_memory_unknown"]) == (
+        Code.CANNOT_RUN_HERE,
+        (
+            "it wants 2 CPUs, 6 GiB of one GPU's memory, but how much memory the GPUs of a have is not known: "
+            "the label nvidia.com/gpu.memory is missing there"
+        ),
+        (
+            "label the nodes (`kubectl label node a nvidia.com/gpu.memory=MIB`; NVIDIA's GPU feature "
+            "discovery does it by itself), or cancel it and submit it again with whole GPUs"
+        ),
+        "a",
+    )
+
+
 def test_why_names_what_is_left_on_the_fullest_gpu_that_could_hold_it() -> None:
     now = world(node("a", gpus=1), running(1, on="a", gpu_gib=12, device="a-gpu0"), queued(2, gpu_gib=6))
     code, message = why(now, 2)

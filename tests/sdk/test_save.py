@@ -196,6 +196,33 @@ def test_a_checkpoint_that_was_not_delivered_is_found_by_the_next_attempt(
             run.close()
 
 
+@pytest.mark.parametrize("path", ["attempt-3-epoch-2", None])
+def test_a_container_that_is_started_again_within_its_attempt_goes_on_where_it_was(
+    server: Server, folder: Path, path: str | None
+) -> None:
+    """A kubelet starts what failed again with EPOCHS_DONE of the attempt's beginning: it began anew."""
+    told = read_environment(server.environ(EPOCHS_DONE="0", SWELL_ON_YIELD="wait"))
+    first = Run(told)
+    if path is None:
+        first.durable(2)
+    else:
+        first.save(write, epochs_done=2)
+    wait_until(lambda: ".reported-12.3.json" in names(folder), "the server to know")
+    first.fall_silent()
+
+    again = Run(told)
+
+    where = None if path is None else str(folder / path)
+    assert (again.restarted, again.epochs_done, again.checkpoint_path) == (True, 2, where)
+    again.save(write, epochs_done=3)
+    wait_until(lambda: server.checkpoints()[-1] == (3, "attempt-3-epoch-3"), "the server to know of the third")
+    again.close()
+    assert server.refused == []
+    later = Run(read_environment({**server.environ(EPOCHS_DONE="3", SWELL_ON_YIELD="wait"), "SWELL_ATTEMPT": "12.4"}))
+    assert later.epochs_done == 3
+    later.fall_silent()
+
+
 def test_a_note_without_its_checkpoint_or_of_another_job_counts_for_nothing(server: Server, folder: Path) -> None:
     (folder / ".unreported-12.1.json").write_text(json.dumps({"epochs_done": 7, "path": "gone", "at": 1.0}))
     (folder / ".unreported-12.2.json").write_text('{"epochs_done": 8, "pa')

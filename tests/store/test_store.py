@@ -19,7 +19,7 @@ from swell.model.job import JobState
 from swell.model.plan import Slot
 from swell.model.reason import Code
 from swell.model.resources import Resources
-from swell.store import AttemptRecord, Changes, EventRecord, TaskRecord, open_store
+from swell.store import AttemptRecord, Changes, EventRecord, Outline, TaskRecord, open_store
 
 
 def rows(tmp_path, query: str) -> list[Any]:
@@ -287,3 +287,15 @@ def test_whoever_listens_hears_after_the_commit_and_not_before(store, tmp_path):
     accept(store, "a")
     store.close()  # the listener runs in the writer's thread
     assert heard == [[(1,)]]
+
+
+def test_outlines_say_how_active_jobs_stand(store, clock):
+    ended, waiting, running = accept(store, "a", "b", "c")
+    end(store, ended, clock.time)
+    values = {"state": "running", "reason_code": None, "width": 4, "attempts": 2}
+    store.record(Changes(jobs={running: values})).result()
+    assert sorted(store.outlines(), key=lambda job: job.id) == [
+        Outline(waiting, JobState.QUEUED, Code.NOT_YET_PLANNED, 0, 0),
+        Outline(running, JobState.RUNNING, None, 4, 2),
+    ]
+    assert Outline.of(store.job(running)) == Outline(running, JobState.RUNNING, None, 4, 2)

@@ -7,6 +7,9 @@ Between that and the server's answer there is a note, `.unreported-12.3.json`: s
 server is away, the next attempt finds the note and goes on from there. Notes of earlier attempts stay until this
 attempt has a checkpoint of its own that the server knows: until then other ranks may still be starting and must find
 what rank 0 found.
+
+On Kubernetes a container that fails may be started again within its attempt, with the variables of the attempt's
+beginning. There the note stays when the server knows, as `.reported-12.3.json`, and tells how far this attempt was.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from swell_sdk.voice import say
 
 OURS = re.compile(r"attempt-(\d+)-epoch-(\d+)(?:-(\d+))?(?!\d)")
 PARTIAL = re.compile(r"\.partial-(\d+)-")
-NOTE = re.compile(r"\.unreported-(.*)\.json")
+NOTE = re.compile(r"\.(?:un)?reported-(.*)\.json")
 
 #: attempt, epoch, and which one of that epoch: later is newer
 Age = Tuple[int, int, int]
@@ -41,10 +44,13 @@ class Found(NamedTuple):
 class Checkpoints:
     """The folder, as one attempt sees it."""
 
-    def __init__(self, folder: str, *, attempt: int, attempt_id: str) -> None:
+    def __init__(self, folder: str, *, attempt: int, attempt_id: str, may_restart: bool = False) -> None:
+        """`may_restart`: this process may be started again within the attempt."""
         self.folder = Path(folder)
+        self.may_restart = may_restart
         self._attempt, self._attempt_id = attempt, attempt_id
         self._note = self.folder / f".unreported-{attempt_id}.json"
+        self._known = self.folder / f".reported-{attempt_id}.json"  #: only where it may be started again
         self._noted: Optional[Checkpoint] = None  #: what our note says; None: there is none
         self._resumed_at = -1  #: epochs of the note that this attempt resumed from; -1: of none
         self._drafts = itertools.count(1)
@@ -132,7 +138,7 @@ class Checkpoints:
         with self._lock:
             if self._noted is checkpoint:
                 self._noted = None
-                remove(self._note)
+                self._put_away()
         if checkpoint.epochs_done > self._resumed_at:
             for number, name in self._notes():
                 if number < self._attempt:
@@ -140,11 +146,21 @@ class Checkpoints:
         if checkpoint.path is not None:
             self.prune(checkpoint.path, checkpoint.keep)
 
+    def _put_away(self) -> None:
+        if not self.may_restart:
+            remove(self._note)
+            return
+        try:
+            self._note.replace(self._known)
+        except OSError as error:
+            say("note", f"cannot note a checkpoint for a restart of this container: {error}")
+
     def find(self, epochs_done: int) -> Optional[Found]:
-        """The furthest that an earlier attempt noted beyond `epochs_done`."""
+        """The furthest that an earlier attempt, or this one before a restart, noted beyond `epochs_done`."""
         found = None
+        last = self._attempt if self.may_restart else self._attempt - 1
         for number, name in self._notes():
-            one = self._read_note(name) if number < self._attempt else None
+            one = self._read_note(name) if number <= last else None
             if one is not None and one.epochs_done > epochs_done:
                 found, epochs_done = one, one.epochs_done
                 self._resumed_at = epochs_done

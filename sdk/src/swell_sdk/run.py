@@ -52,6 +52,7 @@ class Run:
             os.path.abspath(told.checkpoints or "checkpoints"),  # noqa: PTH100  keeps symbolic links as they are
             attempt=told.attempt,
             attempt_id=told.attempt_id or f"{told.job_id or 0}.{told.attempt}",
+            may_restart=told.waits_to_be_stopped,
         )
         self.checkpoint_path: Optional[str] = None  #: whole, and to be resumed from; None: there is none
         epochs_done = self._find_checkpoint()
@@ -278,7 +279,7 @@ class Run:
             if path is not None:
                 self._checkpoints.prune(Path(path).name, keep)
             return
-        if inside is not None:
+        if inside is not None or self._checkpoints.may_restart:
             self._checkpoints.note(checkpoint)
         self.news.add_checkpoint(checkpoint)
         self.tell()

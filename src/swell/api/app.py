@@ -86,11 +86,12 @@ def server_router(services: Services) -> APIRouter:
         return {"status": "ok"}
 
     @router.get("/server")
-    async def server() -> dict[str, Any]:
-        """Which server this is, and how many jobs it knows by state."""
+    async def server(caller: Who) -> dict[str, Any]:
+        """Which server this is, who asks, and how many jobs it knows by state."""
         return {
             "version": __version__,
             "store": services.store.id,
+            "user": caller.user,
             "jobs": services.store.counts(),
             "lost_gpu_seconds": services.store.lost_gpu_seconds(),
         }

@@ -23,7 +23,7 @@ def find_job(store: Store, caller: Caller, ref: str) -> JobRecord:
         return _by_id(store, caller, int(ref))
     named = store.jobs_named(ref, owner=caller.own)
     if not named:
-        raise NotFound(f"there is no job {ref!r}{_hint(store, caller, ref)}")
+        raise _not_found(store, caller, ref)
     return named[0]
 
 
@@ -52,9 +52,14 @@ def find_one(store: Store, caller: Caller, ref: str, *, ended: bool | None) -> J
         return fitting[0]
     if named:
         return named[0]
-    raise NotFound(f"there is no job {ref!r}{_hint(store, caller, ref)}")
+    raise _not_found(store, caller, ref)
 
 
-def _hint(store: Store, caller: Caller, ref: str) -> str:
+def _not_found(store: Store, caller: Caller, ref: str) -> NotFound:
+    others = store.jobs_named(ref)[:IDS_SHOWN_MAX] if caller.is_admin else []
+    if others:
+        ids = ", ".join(f"{job.id} of {job.owner}" for job in others)
+        return NotFound(f"you have no job {ref!r}, but others have; say which by id: {ids}")
     names = store.names(owner=caller.own)
-    return did_you_mean(ref, names[:20]) if names else "; no job has been submitted yet"
+    hint = did_you_mean(ref, names[:20]) if names else "; no job has been submitted yet"
+    return NotFound(f"there is no job {ref!r}{hint}")

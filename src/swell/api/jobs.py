@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
@@ -42,7 +42,8 @@ def jobs_router(services: Services) -> APIRouter:
 
         With an `Idempotency-Key` a repeated request answers with the jobs of the first one.
         """
-        manifests = _read(services, body, lambda ref: find_job(store, caller, ref).id)
+        classes = {} if services.cluster is None else await asyncio.to_thread(services.priority_classes)
+        manifests = _read(services, body, lambda ref: find_job(store, caller, ref).id, classes)
         if body.dry_run:
             await refuse_what_cannot_be(services, manifests)
             return Json({"specs": [one.spec.to_document() for one in manifests]}, 200)
@@ -105,13 +106,20 @@ def _digest(body: Submission) -> str:
     return hashlib.sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
-def _read(services: Services, body: Submission, find: Callable[[str], int]) -> list[Manifest]:
+def _read(
+    services: Services, body: Submission, find: Callable[[str], int], classes: Mapping[str, int]
+) -> list[Manifest]:
     if not body.workdir.startswith("/"):
         raise Rejected(f"workdir {body.workdir!r} is not an absolute path; send the caller's folder in full")
     if len(system_bytes(body.workdir, "workdir")) > PATH_BYTES_MAX:
         raise Rejected(f"workdir is longer than {PATH_BYTES_MAX} bytes, more than the system can use; shorten it")
     for name, text in body.env.items():
         system_bytes(f"{name}={text}", f"env: the variable {name!r}")
-    is_cluster = services.cluster is not None
-    context = Context(workdir=body.workdir, umask=body.umask, find_job=find, on_cluster=is_cluster)
+    context = Context(
+        workdir=body.workdir,
+        umask=body.umask,
+        find_job=find,
+        priority_classes=classes,
+        on_cluster=services.cluster is not None,
+    )
     return read_manifests(body.manifest, context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from swell.api.bell import Bell
@@ -40,6 +40,7 @@ class Services:
     box: Box | None = None  #: the users of this machine; None: it is not for them
     members: Members | None = None  #: the users of a cluster; None: it is not for them
     try_out: Callable[[Sequence[Manifest]], None] = lambda _: None  #: refuses what a cluster would refuse
+    priority_classes: Callable[[], Mapping[str, int]] = dict  #: what a cluster calls its priorities; it is asked
     sees_checkpoints: bool = True  #: False: that folder is inside pods
     is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
     committed: Bell = field(default_factory=Bell)

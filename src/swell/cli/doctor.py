@@ -15,15 +15,16 @@ COLOURED = {"ok": "succeeded", "note": "held", "problem": "failed"}
 @output_option
 @state_option
 def command(state: str | None, output: str) -> int:
-    """Look at this machine: driver, GPUs and who uses them, MPS, containers, cgroups, clock, state folder, server.
+    """Say which server is asked and why, and look at this machine: driver, GPUs and who uses them, MPS, containers,
+    cgroups, clock, state folder, server. Of a server elsewhere: can it be reached, and who are you there?
 
     Changes nothing and needs no server. Exits with 1 when something will not work.
     """
     from swell.cli.printing import paint, print_document
+    from swell.client.find import choose
     from swell.doctor import Level, examine
-    from swell.state import StateFolder
 
-    findings = examine(StateFolder.locate(state))
+    findings = examine(choose(state))
     if output in ("json", "yaml"):
         print_document([{**asdict(finding), "level": str(finding.level)} for finding in findings], output)
     else:

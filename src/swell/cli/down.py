@@ -8,21 +8,27 @@ from swell.cli.options import state_option
 
 
 @click.command("down")
-@click.option("--cancel", is_flag=True, help="Cancel all jobs first and wait for them to end.")
+@click.option("--cancel", is_flag=True, help="Cancel all jobs first, of everybody, and wait for them to end.")
 @state_option
 def command(cancel: bool, state: str | None) -> int:
     """Stop the server and its worker. Running jobs go on and are taken up by the next `swell up`."""
     from swell.cli.printing import say
     from swell.client.client import Client
     from swell.client.embedded import is_running, stop_server
+    from swell.client.find import find_server
+    from swell.errors import Conflict
     from swell.state import StateFolder
 
-    folder = StateFolder.locate(state)
+    folder = find_server(state)
+    if not isinstance(folder, StateFolder):
+        raise Conflict(
+            f"{folder} is not yours to stop: others use it; `swell logout` forgets it, and --state names a server here"
+        )
     running = 0
     if is_running(folder):
         client = Client(folder)
         if cancel:
-            for job in client.cancel_all():
+            for job in client.cancel_all(all_users=True):
                 job.wait()
         else:
             running = sum(not job.has_ended and job.state != "queued" for job in client.jobs())

@@ -14,6 +14,8 @@ from swell.cli.options import job_argument, with_client
 
 if TYPE_CHECKING:
     from swell.client import Client
+    from swell.client.remote import Remote
+    from swell.state import StateFolder
 
 SHELL = "/bin/sh"
 EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126  # as a shell has it
@@ -39,7 +41,12 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
 
     place = client.place(job, rank=rank)
     if place["runtime"][:1] == ["kubectl"]:
-        return _become(_enter_pod(place, argv), dict(os.environ))
+        return _become(_enter_pod(place, argv, _cluster(client.state)), dict(os.environ))
+    if client.is_elsewhere:
+        raise Conflict(
+            f"job {job} runs on {place['node']}, where {client.state} put it, and only there can it be entered; "
+            "log in to that machine and repeat it"
+        )
     if place["node"] != socket.gethostname():
         raise Conflict(
             f"job {job} runs on {place['node']}, and this is {socket.gethostname()}; log in there and repeat"
@@ -53,10 +60,21 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
     return _become(list(argv or (environment.get("SHELL") or SHELL,)), environment)
 
 
-def _enter_pod(place: dict[str, Any], argv: tuple[str, ...]) -> list[str]:
+def _enter_pod(place: dict[str, Any], argv: tuple[str, ...], cluster: list[str]) -> list[str]:
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     options = ["--stdin", "--tty"] if has_terminal else ["--stdin"]
-    return [*place["runtime"], "exec", *options, place["container"], "--", *(argv or (SHELL,))]
+    return [*place["runtime"], *cluster, "exec", *options, place["container"], "--", *(argv or (SHELL,))]
+
+
+def _cluster(state: StateFolder | Remote) -> list[str]:
+    """The one that the server was told of, which need not be the one that kubectl is set to; elsewhere, kubectl's."""
+    from swell.state import StateFolder as Folder
+
+    if not isinstance(state, Folder):
+        return []
+    told = state.read_json(state.config).get("cluster") or {}
+    options = {"--kubeconfig": told.get("kubeconfig"), "--context": told.get("context")}
+    return [word for name, value in options.items() if value for word in (name, value)]
 
 
 def _enter(place: dict[str, Any], argv: tuple[str, ...]) -> list[str]:

@@ -16,6 +16,7 @@ from swell.client.client import POLL_S, Client
 from swell.client.connection import NoServer
 from swell.client.embedded import ensure_server
 from swell.errors import SwellError
+from swell.state import StateFolder
 
 if TYPE_CHECKING:
     from swell.client import Job
@@ -82,6 +83,8 @@ class Follower:
         try:
             self._job.refresh(wait_s=POLL_S)
         except NoServer:
+            if not isinstance(state, StateFolder):
+                raise
             if not state.server_file.exists():
                 number = self._job.id
                 raise NoServer(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import state_option, with_client
+from swell.cli.options import client_for_jobs, state_option, with_client
 from swell.cli.root import LazyCommands
 
 if TYPE_CHECKING:
@@ -63,18 +63,12 @@ def deploy(filename: str, state: str | None) -> int:
     The range of GPUs is nvidia.com/gpu: requests is the least, limits the most. A job that does not fit now is
     queued; `swell why JOB` says what it waits for.
     """
-    from swell.cli.printing import print_table, say
+    from swell.cli.printing import print_table
     from swell.cli.submit import read_manifest
-    from swell.client.client import Client
-    from swell.client.embedded import ensure_server
     from swell.errors import SwellError
-    from swell.state import StateFolder
 
     text = read_manifest(filename)
-    folder = StateFolder.locate(state)
-    if ensure_server(folder):
-        say(f"started a server for {folder} (log: {folder.server_log}; stop it with: swell down)")
-    client = Client(folder)
+    client = client_for_jobs(state)
     try:
         specs = client.check_manifest(text)
     except SwellError as problem:

@@ -33,11 +33,21 @@ def command(client: Client, output: str) -> int:
         header.append("CONTAINERS")
         rows = [[*row, node["container_runtime"] or "none"] for row, node in zip(rows, nodes, strict=True)]
     print_table(header, rows)
-    for node in nodes:
-        for gpu in node["gpus"]:
-            label = " (simulated)" if gpu["simulated"] else ""
-            print(f"  {gpu['id']}  {gpu['model']}, {gpu['memory_mib']} MiB{label}: {_used_by(gpu)}")
+    for line in gpu_lines(nodes):
+        print(line)
     return 0
+
+
+def gpu_lines(nodes: list[dict[str, Any]]) -> list[str]:
+    """Of several nodes each line names its own; a cluster may not say how much memory a GPU has."""
+    lines = []
+    for node in nodes:
+        where = f"{node['name']}  " if len(nodes) > 1 else ""
+        for gpu in node["gpus"]:
+            memory = f", {gpu['memory_mib']} MiB" if gpu["memory_mib"] else ""
+            label = " (simulated)" if gpu["simulated"] else ""
+            lines.append(f"  {where}{gpu['id']}  {gpu['model']}{memory}{label}: {_used_by(gpu)}")
+    return lines
 
 
 def _row(node: dict[str, Any]) -> list[str]:
@@ -57,7 +67,7 @@ def _used_by(gpu: dict[str, Any]) -> str:
     shares = Counter((share["job"], share["memory_mib"]) for share in gpu["shares"])  # an array may have many
     parts += [f"job {job} {f'{count} x ' * (count > 1)}{mib} MiB" for (job, mib), count in shares.items()]
     if gpu["outsiders_mib"]:
-        parts.append(f"processes outside Swell {gpu['outsiders_mib']} MiB")
+        parts.append(f"processes outside Swell {gpu['outsiders_mib']} MiB" if gpu["memory_mib"] else "others' pods")
     if gpu["shares"]:
         parts.append(f"{gpu['memory_mib_free']} MiB free")
     return ", ".join(parts) or "free"

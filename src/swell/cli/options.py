@@ -37,9 +37,23 @@ def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def client_for(state: str | None) -> Client:
     from swell.client.client import Client
+    from swell.client.find import find_server
+
+    return Client(find_server(state))
+
+
+def client_for_jobs(state: str | None) -> Client:
+    """As `client_for`; a state folder's server is started when none runs."""
+    from swell.cli.printing import say
+    from swell.client.client import Client
+    from swell.client.embedded import ensure_server
+    from swell.client.find import find_server
     from swell.state import StateFolder
 
-    return Client(StateFolder.locate(state))
+    server = find_server(state)
+    if isinstance(server, StateFolder) and ensure_server(server):
+        say(f"started a server for {server} (log: {server.server_log}; stop it with: swell down)")
+    return Client(server)
 
 
 def change_each(client: Client, refs: tuple[str, ...], change: Callable[[str], Job], said: Callable[[Job], str]) -> int:

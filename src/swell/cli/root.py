@@ -34,6 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("exec", "Run a command beside a running job, or in its container."),
     "nodes": ("nodes", "Machines, GPUs and who holds them."),
     "usage": ("usage", "GPU-hours by user and day."),
+    "login": ("login", "Use a server elsewhere from now on."),
+    "logout": ("logout", "Forget that server."),
     "service": ("service", "One server for everybody on this machine."),
     "doctor": ("doctor", "What is there, and what would not work."),
     "door": ("door", "Doors for the clients of other systems."),
@@ -123,7 +125,8 @@ def _command_name(words: Sequence[str] | None) -> str:
 @click.group(
     cls=LazyCommands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="The state folder is --state, then SWELL_STATE, then ~/.local/state/swell. Job: an id or a name.",
+    epilog="The server that is asked: --state DIR; SWELL_SERVER, SWELL_STATE or SWELL_SOCKET; `swell login`; this "
+    "machine's; that of ~/.local/state/swell. `swell doctor` says which, and why. Job: an id or a name.",
 )
 @click.version_option(__version__, "--version", message="swell %(version)s")
 def swell() -> None:

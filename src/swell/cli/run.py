@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import state_option
+from swell.cli.options import client_for_jobs, state_option
 
 if TYPE_CHECKING:
     from swell.client import Client, Job
@@ -51,9 +51,14 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.option("--min-gpu-utilization", metavar="PERCENT", help="Stop it when none of its GPUs reaches this …")
 @click.option("--utilization-window", metavar="TIME", help="… within this time, as in 30m. Give both.")
 @click.option(
-    "--env", metavar="K=V", multiple=True, help="A variable for it, beside your environment, which it has anyway."
+    "--env",
+    metavar="K=V",
+    multiple=True,
+    help="A variable for it, beside your environment (none of which is sent to a server elsewhere).",
 )
-@click.option("--workdir", metavar="DIR", type=click.Path(), help="Where it runs.  [default: here]")
+@click.option(
+    "--workdir", metavar="DIR", type=click.Path(), help="Where it runs.  [default: here; in a cluster its image's]"
+)
 @click.option("--image", metavar="IMAGE", help="Run it in a container of this image (podman or docker).")
 @click.option(
     "--mount", "mounts", metavar="SRC:DST[:ro]", multiple=True, help="What the container sees of the machine."
@@ -75,19 +80,13 @@ def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[s
     swell run --array 0-99%8 -- ./case.sh         reads JOB_COMPLETION_INDEX
     swell run --gpus 1..4 --epochs 20 -- python train.py     grows and shrinks at its checkpoints
 
-    It runs in this folder with this environment. Ctrl-C asks what to do; without a terminal it cancels.
-    A failure of Swell itself exits with 125.
+    It runs in this folder with this environment; with a server elsewhere (swell login) it has neither. Ctrl-C asks
+    what to do; without a terminal it cancels. A failure of Swell itself exits with 125.
     """
     from swell.cli.printing import say
-    from swell.client.client import Client
-    from swell.client.embedded import ensure_server
-    from swell.state import StateFolder
 
     variables = _variables(env)
-    folder = StateFolder.locate(state)
-    if ensure_server(folder):
-        say(f"started a server for {folder} (log: {folder.server_log}; stop it with: swell down)")
-    client = Client(folder)
+    client = client_for_jobs(state)
     job = client.submit(argv, env=variables, **options)
     if detach:
         print(job.id)
@@ -108,7 +107,9 @@ def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise Rejected(f"--env {pair!r} is not NAME=VALUE; your own environment is passed on as it is")
+            raise Rejected(
+                f"--env {pair!r} is not NAME=VALUE; your own environment is passed on as it is, on this machine"
+            )
         variables[name] = value
     return variables
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import state_option
+from swell.cli.options import client_for_jobs, state_option
 
 if TYPE_CHECKING:
     from swell.client.client import Client
@@ -42,18 +42,12 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
       gpus: 2            # also: tasks, array, cpus, memory, priority, time, grace, env, workdir
       time: 2h
     """
-    from swell.cli.printing import print_document, say, say_end
+    from swell.cli.printing import print_document, say_end
     from swell.cli.run import exit_code
-    from swell.client.client import Client
-    from swell.client.embedded import ensure_server
     from swell.errors import Rejected
-    from swell.state import StateFolder
 
     texts = {name: read_manifest(name) for name in files}
-    folder = StateFolder.locate(state)
-    if ensure_server(folder):
-        say(f"started a server for {folder} (log: {folder.server_log}; stop it with: swell down)")
-    client = Client(folder)
+    client = client_for_jobs(state)
     jobs = []
     for name, text in texts.items():
         specs = _check(client, name, text)

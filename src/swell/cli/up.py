@@ -35,6 +35,7 @@ def declared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Who runs the tasks, if not this machine."""
     for option in (
+        click.option("--reservation-image", metavar="IMAGE", help="Of pods that keep shared GPUs.  [default: busybox]"),
         click.option("--namespace", metavar="NAME", help="For objects that name none.  [default: the context's]"),
         click.option("--context", metavar="NAME", help="Of the kubeconfig.  [default: its current one]"),
         click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.  [default: as kubectl finds it]"),
@@ -67,6 +68,7 @@ def command(
     kubeconfig: str | None,
     context: str | None,
     namespace: str | None,
+    reservation_image: str | None,
     state: str | None,
     **declared: str | None,
 ) -> int:
@@ -83,10 +85,17 @@ def command(
     from swell.cli.printing import say
     from swell.client.connection import no_server
     from swell.client.embedded import ensure_server, is_running
+    from swell.client.find import choose
     from swell.errors import Conflict
     from swell.state import StateFolder
 
-    folder = StateFolder.locate(state)
+    chosen = choose(state)
+    folder = chosen.server
+    if not isinstance(folder, StateFolder):
+        raise Conflict(
+            f"commands ask {folder} because {chosen.why}, and would not find a server here; "
+            "name a folder for one, as in --state ~/.local/state/swell, here and in each command"
+        )
     if folder.socket is not None:
         raise Conflict(
             f"a box server is for everybody on {folder}; use it as it is (`swell run`, `swell ps`), "
@@ -99,7 +108,14 @@ def command(
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
     changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
-    changed |= _cluster_settings(engine, kubeconfig, context, namespace)
+    changed |= _cluster_settings(
+        engine,
+        folder.read_json(folder.config).get("cluster"),
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        reservation_image=reservation_image,
+    )
     folder.prepare()
     if changed:
         remember(folder, changed)
@@ -114,6 +130,12 @@ def command(
     if not about:
         raise no_server(folder)
     say(f"serving {folder} at {about['url']} (process {about['pid']}, log {folder.server_log})")
+    known = folder.read_json(folder.config)
+    if known.get("cluster") is not None and known.get("listen") is None:
+        say(
+            "pods cannot reach that address: jobs run, but report no epochs and keep their width; "
+            "to hear from them: swell down, then swell up -d --listen ADDRESS:PORT with an address of this machine"
+        )
     return 0
 
 
@@ -161,21 +183,23 @@ def _listening_settings(listen: str | None, advertise: str | None, allowed: tupl
     return {"listen": listen, "advertise": advertise, "allowed_hosts": list(allowed)}
 
 
-def _cluster_settings(
-    engine: str | None, kubeconfig: str | None, context: str | None, namespace: str | None
-) -> dict[str, object]:
+def _cluster_settings(engine: str | None, before: object, **given: str | None) -> dict[str, object]:
+    """`before`: what the file says; of that, what there is no option for is kept."""
     from pathlib import Path
 
-    given = {"kubeconfig": kubeconfig, "context": context, "namespace": namespace}
-    said = {name: text for name, text in given.items() if text is not None}
+    said: dict[str, object] = {name: text for name, text in given.items() if text is not None}
     if engine != "kubernetes":
         if said:
             from swell.errors import Rejected
 
-            raise Rejected(f"--{next(iter(said))} is for a Kubernetes cluster; add --engine kubernetes")
+            raise Rejected(
+                f"--{next(iter(said)).replace('_', '-')} is for a Kubernetes cluster; add --engine kubernetes"
+            )
         return {} if engine is None else {"cluster": None}
-    if kubeconfig is not None:
-        said["kubeconfig"] = str(Path(kubeconfig).expanduser().absolute())
+    if "kubeconfig" in said:
+        said["kubeconfig"] = str(Path(str(said["kubeconfig"])).expanduser().absolute())
+    if isinstance(before, dict) and "stand_ins" in before:
+        said["stand_ins"] = before["stand_ins"]
     return {"cluster": said}
 
 

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from swell.client.connection import Connection, NoServer, NotScaled, path
 from swell.errors import NotFound, Rejected
 from swell.state import StateFolder
+
+if TYPE_CHECKING:
+    from swell.client.remote import Remote
 
 T = TypeVar("T")
 
@@ -62,9 +65,14 @@ class LogPiece:
 class Client:
     """One server. Cheap to make; one per thread."""
 
-    def __init__(self, state: StateFolder) -> None:
+    def __init__(self, state: StateFolder | Remote) -> None:
         self.state = state
         self.connection = Connection(state)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Others run it: nothing of this machine, its folders, its environment, is there."""
+        return not isinstance(self.state, StateFolder)
 
     # -- jobs --------------------------------------------------------------------------------------------------
 
@@ -158,18 +166,18 @@ class Client:
         return [Job(self, document) for document in self._submit(manifest)["jobs"]]
 
     def _submit(self, manifest: object, *, dry_run: bool = False) -> dict[str, Any]:
-        umask = os.umask(0)
-        os.umask(umask)
-        body = {
-            "manifest": manifest,
-            "workdir": str(Path.cwd()),
-            "umask": umask,
-            "env": dict(os.environ),
-            "dry_run": dry_run,
-        }
+        body = {"manifest": manifest, "dry_run": dry_run, **self._surroundings()}
         key = {"Idempotency-Key": uuid.uuid4().hex}
         answer: dict[str, Any] = self.connection.json("POST", path("jobs"), body, headers=key)
         return answer
+
+    def _surroundings(self) -> dict[str, Any]:
+        """Where it is submitted from. The secrets in a laptop's environment have no place in a cluster."""
+        if self.is_elsewhere:
+            return {"workdir": "/"}
+        umask = os.umask(0)
+        os.umask(umask)
+        return {"workdir": str(Path.cwd()), "umask": umask, "env": dict(os.environ)}
 
     def job(self, ref: str | int) -> Job:
         """By id or name; of several with one name the newest."""
@@ -244,6 +252,17 @@ class Client:
     def wait(self, ref: str | int, *, timeout_s: float | None = None) -> Job:
         return self.job(ref).wait(timeout_s=timeout_s)
 
+    def patiently(self, ask: Callable[[], T], patience_s: float) -> T:
+        """For those who wait: a job does not end because its server did, and a server is soon started again."""
+        until = time.monotonic() + max(patience_s, self.connection.place.patience_s)
+        while True:
+            try:
+                return ask()
+            except NoServer:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(ASK_AGAIN_S)
+
     # -- logs, events, nodes -----------------------------------------------------------------------------------
 
     def logs(
@@ -260,7 +279,7 @@ class Client:
         while True:
             wait_s = POLL_S if follow else 0.0
             ask = partial(self.read_log, ref, rank=rank, attempt=attempt, offset=offset, since=since, wait_s=wait_s)
-            piece = _patiently(ask, LOG_PATIENCE_S) if follow else ask()
+            piece = self.patiently(ask, LOG_PATIENCE_S) if follow else ask()
             offset, since = piece.next, None
             if piece.data:
                 yield piece.data
@@ -340,18 +359,6 @@ class Client:
         )
 
 
-def _patiently(ask: Callable[[], T], patience_s: float) -> T:
-    """For those who wait: a job does not end because its server did, and a server is soon started again."""
-    until = time.monotonic() + patience_s
-    while True:
-        try:
-            return ask()
-        except NoServer:
-            if time.monotonic() > until:
-                raise
-            time.sleep(ASK_AGAIN_S)
-
-
 class Job:
     """A job as it was when last looked at; `refresh` and `wait` look again."""
 
@@ -387,7 +394,7 @@ class Job:
         """Look again; with `wait_s` as soon as something has changed, or after so long."""
         query = {"after": self.document["version"], "wait_s": wait_s} if wait_s else {}
         ask = partial(self._client.connection.json, "GET", job_path(self.id, **query))
-        self.document = _patiently(ask, RESTART_S) if wait_s else ask()
+        self.document = self._client.patiently(ask, RESTART_S) if wait_s else ask()
         return self
 
     def wait(self, *, timeout_s: float | None = None) -> Job:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from swell.client.client import Client
 from swell.client.connection import Connection, path
+from swell.client.find import find_server
 from swell.errors import SwellError, Unavailable
 from swell.process import spawn_detached, wait_for_end
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
@@ -22,11 +23,11 @@ LOOK_AGAIN_S = 0.02
 
 
 def connect(state: str | None = None, *, start: bool = True) -> Client:
-    """A client for the state folder's server, which is started when none runs and `start` says so."""
-    folder = StateFolder.locate(state)
-    if start:
-        ensure_server(folder)
-    return Client(folder)
+    """A client for the server that every command asks; a state folder's is started if none runs and `start` says so."""
+    server = find_server(state)
+    if start and isinstance(server, StateFolder):
+        ensure_server(server)
+    return Client(server)
 
 
 def is_running(state: StateFolder) -> bool:

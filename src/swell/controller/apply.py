@@ -190,11 +190,7 @@ def launches(
             environment=job.environment,
             env=spec.env,
             own=own,
-            lanes=tuple(
-                Lane(slot.number, slot.devices, of_rank[slot.number] if of_rank else 0)
-                for slot in attempt.slots
-                if slot.node == node and not slot.is_draining
-            ),
+            lanes=tuple(_lane(slot, of_rank) for slot in attempt.slots if slot.node == node and not slot.is_draining),
             indices=str(_without(spec.array.indices, done)) if spec.array else _ranks(attempt.slots, node),
             is_array=spec.array is not None,
             world_size=world_size if spec.array is None else len(spec.array.indices),
@@ -209,9 +205,15 @@ def launches(
             width=attempt.width,
             manifest=job.manifest,
             has_begun=attempt.started_at is not None,
+            shares_mib=tuple(_share_mib(role, job.gpu_memory_mib) for role in spec.roles),
+            draining=tuple(_lane(slot, of_rank) for slot in attempt.slots if slot.node == node and slot.is_draining),
         )
         for node in nodes
     )
+
+
+def _lane(slot: Slot, of_rank: list[int]) -> Lane:
+    return Lane(slot.number, slot.devices, of_rank[slot.number] if of_rank else 0)
 
 
 def _roles_by_rank(spec: JobSpec, width: int) -> list[int]:
@@ -233,6 +235,12 @@ def _role(spec: JobSpec, role: Role, width: int, measured_mib: int | None, first
     told = tuple((name, str(width) if name == "NGPU" else text) for name, text in env)
     command = tuple(NUM_PROCESSES.sub(f"--num_processes={width}", word) for word in role.command)
     return LaunchRole(command, told, role.numbered, first_rank)
+
+
+def _share_mib(role: Role, measured_mib: int | None) -> int:
+    """Of whole GPUs `gpu_memory_mib` is what each must have, and nothing is shared."""
+    needs = role.resources.with_share(measured_mib)
+    return needs.gpu_memory_mib if needs.is_share else 0
 
 
 def _without(indices: IndexSet, done: frozenset[int]) -> IndexSet:

@@ -36,7 +36,7 @@ from swell.model.plan import Plan, Snapshot, Standing
 from swell.model.reason import Code, Reason
 from swell.model.training import Control, Report
 from swell.model.usage import DayOfUse
-from swell.planner import BrokenPlan, check_plan, explain, make_plan
+from swell.planner import BrokenPlan, Shortage, check_plan, explain, find_shortages, make_plan
 from swell.planner.explain import explain_record, is_waiting_code
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 
@@ -44,6 +44,7 @@ TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for
 SPACING = 3.0  # at most a quarter of one core goes into planning
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 FORGET_PER_CYCLE_MAX = 200  # old jobs removed at once; keeps one transaction short
+NOTHING_SEEN = Snapshot(0.0, (), ())
 ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
 
 T = TypeVar("T")
@@ -93,7 +94,7 @@ class Controller:
         self._is_closing = False
         self._is_stale = False  #: a cycle broke off; the world may be ahead of the store
         self._forget_after = 0.0
-        self._latest: tuple[Snapshot, Plan] = Snapshot(0.0, (), ()), Plan()
+        self._latest: tuple[Snapshot, Plan] = NOTHING_SEEN, Plan()
         self._nodes_known: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
 
@@ -214,6 +215,11 @@ class Controller:
                 "nothing to do",
             )
         return explain(snapshot, view, plan.verdicts[job.id])
+
+    def shortages(self) -> tuple[Shortage, ...] | None:
+        """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""
+        snapshot, plan = self._latest
+        return None if snapshot is NOTHING_SEEN else find_shortages(snapshot, plan)
 
     def seen_on_gpus(self, job: JobId) -> Mapping[NodeId, GpuSeen]:
         """What its present attempt does on each of its nodes; empty: nothing was measured."""

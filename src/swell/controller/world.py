@@ -216,12 +216,12 @@ class LiveJob:
         return True
 
     def _worse(self, task: TaskSeen) -> TaskSeen:
-        """An array's lowest index tells; in a gang the first that failed by itself, not those we stopped."""
+        """Not those we stopped: of an array the lowest index that failed by itself, of a gang the first."""
         known = self.failure
         if known is None:
             return task
         if self.shape.is_array:
-            return min(known, task, key=lambda seen: seen.index)
+            return min(known, task, key=lambda seen: (seen.cause == CAUSE_STOPPED, seen.index))
         return min(known, task, key=_blame)
 
     def emptied_at(self, now: float) -> float:

@@ -6,18 +6,35 @@ file answers for one part of the machine. What repairs something does not belong
 
 from __future__ import annotations
 
-from swell.doctor.finding import Finding, Level
+from typing import TYPE_CHECKING
+
+from swell.client.find import Choice
+from swell.doctor.finding import Finding, Level, ok
 from swell.doctor.gpus import examine_gpus
 from swell.doctor.machine import examine_machine
 from swell.doctor.service import examine_service
 from swell.errors import Denied
 from swell.state import StateFolder
 
+if TYPE_CHECKING:
+    from swell.client.remote import Remote
+
 __all__ = ["Finding", "Level", "examine"]
 
 
-def examine(state: StateFolder) -> list[Finding]:
-    return [*examine_gpus(_store(state)), *examine_machine(), *examine_service(state)]
+def examine(chosen: Choice) -> list[Finding]:
+    """Of a server elsewhere this machine's GPUs and folders say nothing."""
+    asked = ok("asked", f"{_named(chosen.server)}, because {chosen.why}")
+    if not isinstance(chosen.server, StateFolder):
+        from swell.doctor.elsewhere import examine_elsewhere
+
+        return [asked, *examine_elsewhere(chosen.server)]
+    state = chosen.server
+    return [asked, *examine_gpus(_store(state)), *examine_machine(), *examine_service(state)]
+
+
+def _named(server: StateFolder | Remote) -> str:
+    return f"the server of {server}" if isinstance(server, StateFolder) else str(server)
 
 
 def _store(state: StateFolder) -> str:

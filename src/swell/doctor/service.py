@@ -55,10 +55,11 @@ def _server(state: StateFolder) -> list[Finding]:
     if answer["version"] != __version__:
         text = f"version {answer['version']} runs, and this is {__version__}"
         findings = [problem("server", text, "swell down, then swell up -d; running jobs go on")]
-    return [*findings, *_apart(told)]
+    return [*findings, *apart(told)]
 
 
-def _apart(told: str | None) -> list[Finding]:
+def apart(told: str | None) -> list[Finding]:
+    """Of the server's clock and ours; `told` is what it wrote over its answer."""
     if told is None:
         return []
     apart_s = abs(time.time() - parsedate_to_datetime(told).timestamp())
@@ -76,6 +77,8 @@ def _worker(state: StateFolder) -> Finding:
         return problem("worker", str(error), "name your own state folder with --state")
     if worker is not None:
         return ok("worker", f"process {worker}")
+    if state.read_json(state.config).get("cluster") is not None:
+        return ok("worker", "none is needed: Kubernetes runs the tasks")
     if server is None:
         return note("worker", "none runs; the server starts it")
     return problem("worker", "the server runs and its worker does not: nothing can start", f"see {state.worker_log}")

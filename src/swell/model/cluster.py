@@ -9,6 +9,7 @@ from swell.model.resources import Resources
 
 NodeId = str
 DeviceId = str
+GPU_MEMORY_LABEL = "nvidia.com/gpu.memory"  # of a cluster's node, in MiB: NVIDIA's GPU feature discovery writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class Device:
     """One GPU. `simulated` ones exist so that everything can be tried without a GPU, and are labelled so."""
 
     id: DeviceId  #: NVML's UUID, or sim-N
-    memory_mib: int
+    memory_mib: int  #: 0: not known, and nothing of it can be promised
     model: str
     simulated: bool = False
     is_watched: bool = False  #: the driver tells which process uses how much of it

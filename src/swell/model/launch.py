@@ -32,7 +32,8 @@ class LaunchRole:
     first_rank: int = 0  #: from which its tasks are counted
 
 
-OF_OBJECTS = frozenset({"width", "manifest", "has_begun"})  # fields of a launch that workers are not told
+#: fields of a launch that workers are not told
+OF_OBJECTS = frozenset({"width", "manifest", "has_begun", "shares_mib", "draining"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class Launch:
     width: int = field(default=0, compare=False)  #: of the attempt; 0: not told
     manifest: str = field(default="", compare=False)  #: hash of what its object is made from; empty: it is none
     has_begun: bool = field(default=False, compare=False)  #: has a task of it been seen running, so its object existed?
+    shares_mib: tuple[int, ...] = field(default=(), compare=False)  #: of each role: of one GPU; 0: whole ones, or none
+    draining: tuple[Lane, ...] = field(default=(), compare=False)  #: lanes in which what runs may go on to its end
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
         return replace(self, is_stopping=True, grace_s=grace_s, generation=generation)

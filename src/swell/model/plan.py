@@ -195,4 +195,4 @@ class Plan:
     """Everything that was decided. The same snapshot always gives an equal plan."""
 
     actions: tuple[Action, ...] = ()
-    verdicts: dict[JobId, Verdict] = field(default_factory=dict)
+    verdicts: dict[JobId, Verdict] = field(default_factory=dict)  #: of those that wait, in the order of the line

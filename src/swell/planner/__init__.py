@@ -1,8 +1,8 @@
 """Decisions without effects: `make_plan(snapshot)` says what to do next, `check` gives a second opinion,
-`explain` finds the words.
+`explain` finds the words, `find_shortages` says for whom another node would help.
 
-Public: `make_plan`, `check_plan`, `explain`. No clock, no randomness, no I/O, no logging: the same snapshot
-gives the same plan, byte for byte. What a decision costs or needs from the world is the controller's affair.
+Public: `make_plan`, `check_plan`, `explain`, `find_shortages`. No clock, no randomness, no I/O, no logging: the same
+snapshot gives the same plan, byte for byte. What a decision costs or needs from the world is the controller's affair.
 
 How a plan is made (the recipe is `plan.py`):
 
@@ -12,5 +12,6 @@ How a plan is made (the recipe is `plan.py`):
 from swell.planner.check import BrokenPlan, check_plan
 from swell.planner.explain import explain
 from swell.planner.plan import make_plan
+from swell.planner.shortage import Group, Shortage, find_shortages
 
-__all__ = ["BrokenPlan", "check_plan", "explain", "make_plan"]
+__all__ = ["BrokenPlan", "Group", "Shortage", "check_plan", "explain", "find_shortages", "make_plan"]

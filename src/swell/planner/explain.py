@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from swell.model.cluster import GPU_MEMORY_LABEL
 from swell.model.job import JobId, JobState
 from swell.model.placement import Company
 from swell.model.plan import ENDLESS, JobView, Snapshot, Standing, Verdict
@@ -120,10 +121,38 @@ def _cannot_run_here(case: _Case) -> Reason:
     evidence = case.evidence()
     evidence |= {"largest_node_cpus": largest.cpus_milli / 1000, "largest_node_gpus": largest.gpus}
     evidence |= {"largest_node_memory_mib": largest.memory_mib}
+    if unknown := _of_unknown_memory(case):
+        return _memory_not_known(case, unknown, evidence)
     problem, lower = _too_large(case, largest) or _too_many(case)
     message = f"it wants {case.wants}, but {problem}; waiting will not help"
     following = f"cancel it and submit it again with {lower}, or add a machine"
     return Reason(Code.CANNOT_RUN_HERE, message, evidence, following)
+
+
+def _of_unknown_memory(case: _Case) -> list[str]:
+    """Nodes that would do, if only somebody said how much memory their GPUs have."""
+    task = case.task
+    if not task.gpu_memory_mib:
+        return []
+    otherwise = replace(task, gpus=max(1, task.gpus), gpu_memory_mib=0)
+    return sorted(
+        node.id
+        for node in case.snapshot.nodes
+        if any(device.memory_mib == 0 for device in node.devices) and otherwise.fits_in(node.capacity)
+    )
+
+
+def _memory_not_known(case: _Case, nodes: list[str], evidence: Evidence) -> Reason:
+    named = ", ".join(nodes[:NAMES_SHOWN_MAX]) + (" …" if len(nodes) > NAMES_SHOWN_MAX else "")
+    message = (
+        f"it wants {case.wants}, but how much memory the GPUs of {named} have is not known: "
+        f"the label {GPU_MEMORY_LABEL} is missing there"
+    )
+    following = (
+        f"label the nodes (`kubectl label node {nodes[0]} {GPU_MEMORY_LABEL}=MIB`; NVIDIA's GPU feature discovery "
+        "does it by itself), or cancel it and submit it again with whole GPUs"
+    )
+    return Reason(Code.CANNOT_RUN_HERE, message, evidence | {"gpu_memory_unknown": ", ".join(nodes)}, following)
 
 
 def _too_large(case: _Case, largest: Resources) -> tuple[str, str] | None:

@@ -45,7 +45,7 @@ from swell.planner.size import claim, most, seat, spread
 def make_plan(snapshot: Snapshot) -> Plan:
     """The recipe: line up, admit, size, place."""
     if not snapshot.nodes:
-        waiting = (job for job in snapshot.jobs if job.state is JobState.QUEUED)
+        waiting = (job for job in line_up(snapshot) if job.state is JobState.QUEUED)
         return Plan((), {job.id: Verdict(Code.NO_WORKER) for job in waiting})
     walk = _Walk(snapshot)
     for job in line_up(snapshot):

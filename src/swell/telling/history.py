@@ -10,44 +10,51 @@ from collections import deque
 
 from swell.engines.kubernetes.notices import event_name, make_event
 from swell.engines.kubernetes.resources import EVENTS
+from swell.errors import SwellError
 from swell.model.job import JobId
 from swell.store import EventRecord
 from swell.telling.scene import Scene, is_heard
 from swell.telling.words import TOLD, word_of
+
+Happened = deque[tuple[float, EventRecord]]  # since when it is due, and what
 
 KEPT_MAX = 1000  # of those that wait to be told; in a flood the oldest are dropped, and the newest word counts
 PATIENCE_S = 10.0  # within this an object is made after its job has started
 
 
 class History:
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, *, kept_max: int = KEPT_MAX) -> None:
         self._scene = scene
-        self._due: dict[JobId, deque[tuple[float, EventRecord]]] = {}  #: job → since when it is due, and what
+        self._kept_max = kept_max
+        self._due: dict[JobId, Happened] = {}
+        self._absent: dict[JobId, Happened] = {}  #: of jobs without an object, at the last look
 
     def look(self) -> None:
         now = self._scene.monotonic()
+        self._due, self._absent = {**self._absent, **self._due}, {}
         for event in self._scene.news:
             if event.kind in TOLD and event.job_id is not None:
                 self._due.setdefault(event.job_id, deque()).append((now, event))
-        surplus = sum(map(len, self._due.values())) - KEPT_MAX
+        surplus = sum(map(len, self._due.values())) - self._kept_max
         while surplus > 0:
             surplus -= len(self._due.pop(next(iter(self._due))))
 
     def tell(self) -> bool:
-        """The oldest of one job; False: there is none."""
+        """The oldest of one job; False: there is none, or nobody to hear it."""
         if not self._due:
             return False
         job = next(iter(self._due))
         events = self._due.pop(job)
-        since, event = events.popleft()
-        is_over = self._scene.monotonic() - since > PATIENCE_S
+        since, event = events[0]
         try:
-            is_over |= self._is_told(job, event)
-        finally:
-            if not is_over:
-                events.appendleft((since, event))
-            if events:
-                self._due[job] = events  # behind the others
+            is_told = self._is_told(job, event)
+        except SwellError:
+            self._due[job] = events
+            raise
+        if is_told or self._scene.monotonic() - since > PATIENCE_S:
+            events.popleft()
+        if events:
+            (self._due if is_told else self._absent)[job] = events  # behind the others
         return True
 
     def _is_told(self, job: JobId, event: EventRecord) -> bool:

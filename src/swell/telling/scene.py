@@ -95,9 +95,9 @@ class Scene:
             return self._referenced(reference)
         if attempts == 0:
             return None  # nothing of it was ever made
-        found = self.cluster.object_of_job((self.store.id, str(job)))
-        if found is not None and found.namespace == self._namespace_of(job):
-            return self._object(found.kind, found.namespace, found.name, found.uid)
+        for found in self.cluster.objects_of_job((self.store.id, str(job))):
+            if found.namespace == self._namespace_of(job):
+                return self._object(found.kind, found.namespace, found.name, found.uid)
         pods = [pod for pod in self.own_pods(job) if pod.owner is None]
         return None if not pods else pod_target(min(pods, key=_rank))
 

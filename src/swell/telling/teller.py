@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from swell.engines.kubernetes.failures import Busy
 from swell.errors import Denied, Unavailable
@@ -23,11 +23,12 @@ from swell.telling.marks import Marks
 from swell.telling.scene import Scene
 from swell.telling.waits import Waits
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 TURNS_PER_S = 50  # beside hundreds of binds a second it is not noticed
-CORE_SHARE = 0.1
+CORE_SHARE = 0.05  # of looking, and as much of telling: a look at 10,000 jobs takes a tenth of a second
 BUSY_S = 5.0
 DENIED_S = 600.0  # a role that lacks a verb is given it by a person
 
@@ -63,21 +64,22 @@ class Teller(threading.Thread):
     def run(self) -> None:
         look_at = 0.0
         while not self._is_closing.is_set():
-            began, spent = self._scene.monotonic(), time.thread_time()
-            pause_s = 0.0
             try:
-                if began >= look_at:
-                    look_at = began + LOOK_S
-                    self.look()
-                has_told = self._may_tell() and self.tell()
+                if time.monotonic() >= look_at:
+                    look_at = time.monotonic() + max(LOOK_S, _seconds(self.look)[1] / CORE_SHARE)
+                has_told, spent_s = _seconds(self._turn)
+                pause_s = max(1 / TURNS_PER_S, spent_s / CORE_SHARE)
+                self._is_closing.wait(pause_s if has_told else max(pause_s, look_at - time.monotonic()))
             except Unavailable as trouble:
-                has_told, pause_s = False, pause_after(trouble)
+                pause_s = pause_after(trouble)
                 log.info("nothing is told for %.0f s: %s", pause_s, trouble)
+                self._is_closing.wait(pause_s)
             except Exception:  # whatever is said is said again; a thread that ends would never
-                has_told, pause_s = False, BUSY_S
                 log.exception("telling failed in a way we did not think of; going on")
-            pause_s = max(pause_s, (time.thread_time() - spent) / CORE_SHARE, 1 / TURNS_PER_S)
-            self._is_closing.wait(pause_s if has_told else max(pause_s, look_at - self._scene.monotonic()))
+                self._is_closing.wait(BUSY_S)
+
+    def _turn(self) -> bool:
+        return self._may_tell() and self.tell()
 
     def look(self) -> None:
         if self._has_news.is_set():
@@ -103,6 +105,13 @@ class Teller(threading.Thread):
                 self._silent_until[channel] = now + DENIED_S
                 log.warning("users of kubectl are not told something: %s", refusal)
         return False
+
+
+def _seconds(do: Callable[[], T]) -> tuple[T, float]:
+    """What it returned, and how much of a core it took."""
+    began = time.thread_time()
+    result = do()
+    return result, time.thread_time() - began
 
 
 def pause_after(trouble: Unavailable) -> float:

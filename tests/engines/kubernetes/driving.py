@@ -21,7 +21,7 @@ Place = tuple[str, int, int]  # node, GPUs, role
 
 
 class Drive:
-    def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore") -> None:
+    def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore", **options: Any) -> None:
         self.store = store
         self.port = Port(find_access(kubeconfig))
         self.manifests: dict[str, dict[str, Any]] = {}
@@ -35,6 +35,7 @@ class Drive:
             store=store,
             namespace="default",
             wake=self._woken.set,
+            **options,
         )
         self.tasks: dict[tuple[AttemptId, int], TaskSeen] = {}
         self.runs: dict[tuple[AttemptId, str], RunSeen] = {}
@@ -60,6 +61,8 @@ class Drive:
         array: str = "",
         own: Mapping[str, str] | None = None,
         share_mib: int = 0,
+        first_gpu: int = 0,
+        spread: bool = False,
         **changes: Any,
     ) -> None:
         key = json.dumps(manifest, sort_keys=True)
@@ -68,11 +71,10 @@ class Drive:
         used: dict[str, int] = {}
         lanes: dict[str, list[Lane]] = {node: [] for node in nodes}
         for number, (node, gpus, role) in sorted(places.items()):
-            first = used.get(node, 0)
-            used[node] = first + gpus
+            first = used.get(node, first_gpu)
+            used[node] = first if share_mib and not spread else first + gpus
             devices = tuple(f"gpu-{number}" for number in range(first, first + gpus))
             lanes[node].append(Lane(number, devices, role))
-        env = (("RESERVED_MEM", str(share_mib)),) if share_mib else ()
         launches = tuple(
             Launch(
                 attempt=attempt,
@@ -80,7 +82,7 @@ class Drive:
                 generation=1,
                 revision=1,
                 name=manifest["metadata"]["name"],
-                roles=tuple(LaunchRole((), env) for _ in range(roles)),
+                roles=tuple(LaunchRole(()) for _ in range(roles)),
                 workdir="/",
                 umask=0o022,
                 environment="",
@@ -95,6 +97,7 @@ class Drive:
                 grace_s=5.0,
                 manifest=key,
                 width=len(places),
+                shares_mib=(share_mib,) * roles,
                 **changes,
             )
             for node in nodes

@@ -10,6 +10,7 @@ from engines.kubernetes.pieces import (
     FAILED,
     FIRST,
     NOW,
+    SECOND,
     SUCCEEDED,
     ended,
     make_object,
@@ -20,6 +21,7 @@ from engines.kubernetes.pieces import (
 )
 from swell.engines.kubernetes.follow import Followed, follow
 from swell.engines.kubernetes.objects import Group, Verdict
+from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
 from swell.model.launch import TaskSeen
 
@@ -57,10 +59,27 @@ def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
         ),
         ("all run", WANTED, make_seen(make_object(), running(0), running(1)), Followed((alive(0), alive(1)))),
         (
+            "its object is still in the last attempt, which left a pod",
+            make_wanted(attempt=SECOND),
+            make_seen(make_object(is_suspended=True), ended(0)),
+            Followed(),
+        ),
+        (
             "an image cannot be pulled",
             WANTED,
             make_seen(make_object(), running(0), make_pod(1, node="n2", waiting="ImagePullBackOff: no such image")),
             Followed((alive(0),), trouble="pod train-worker-1: ImagePullBackOff: no such image"),
+        ),
+        (
+            "an image could not be pulled for ten minutes",
+            WANTED,
+            make_seen(
+                make_object(), running(0), make_pod(1, node="n2", created_at=300.0, waiting="ErrImagePull: not found")
+            ),
+            Followed(
+                (alive(0), never(1, "image", "ErrImagePull: not found")),
+                trouble="pod train-worker-1: ErrImagePull: not found",
+            ),
         ),
         (
             "an image has no name that could be one",
@@ -228,10 +247,88 @@ def test_pods_without_an_object(what: str, wanted: Wanted, seen: Seen, followed:
     assert follow(wanted, seen, Memory(), NOW, has_object=False) == followed, what
 
 
+def test_an_object_that_came_by_kubectl_is_deleted_when_it_is_not_there() -> None:
+    memory = Memory(kind="PyTorchJob team/train")
+    found = follow(WANTED, make_seen(None), memory, NOW, has_object=True, is_ours=False)
+    gone = [never(rank, "deleted", "PyTorchJob team/train") for rank in (0, 1)]
+    assert found == Followed(tuple(gone), is_finished=True)
+
+
+BARE = {"owner": None, "annotations": {}}
+SECOND_WANTED = make_wanted(attempt=SECOND)
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "remakes", "followed"),
+    [
+        (
+            "one was deleted",
+            WANTED,
+            make_seen(None, make_pod(1, **BARE)),
+            False,
+            Followed((never(0, "deleted", "Pod"),)),
+        ),
+        ("we took one away", SECOND_WANTED, make_seen(None, make_pod(1, **BARE)), True, Followed()),
+        (
+            "it was stopped half bound",
+            STOPPING,
+            make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE)),
+            False,
+            Followed(),
+        ),
+        (
+            "what was bound is gone, what was not waits on",
+            STOPPING,
+            make_seen(None, make_pod(1, **BARE)),
+            False,
+            Followed((never(0, "stopped"), never(1, "stopped")), is_finished=True),
+        ),
+    ],
+)
+def test_pods_that_came_by_kubectl(what: str, wanted: Wanted, seen: Seen, remakes: bool, followed: Followed) -> None:
+    assert follow(wanted, seen, Memory(), NOW, has_object=False, is_ours=False, remakes=remakes) == followed, what
+
+
 def test_an_attempt_that_was_given_up_says_why() -> None:
     memory = Memory(unplaced="exceeded quota: team")
     found = follow(WANTED, make_seen(make_object(), make_pod(0)), memory, NOW, has_object=True)
     assert found == Followed((never(0, "not-placed", "exceeded quota: team"),))
+    first = make_seen(make_object(), ended(0), make_pod(1))
+    found = follow(WANTED, first, memory, NOW, has_object=True)
+    assert found == Followed((never(1, "not-placed", "exceeded quota: team"),)), "the end of another hides it"
+
+
+def test_an_attempt_whose_gpu_is_not_reserved_yet_says_so() -> None:
+    memory = Memory(held="GPU 0 of node n1 is being reserved")
+    found = follow(WANTED, make_seen(make_object(), make_pod(0), make_pod(1)), memory, NOW, has_object=True)
+    assert found == Followed(trouble="GPU 0 of node n1 is being reserved")
+
+
+LACKS = "insufficient privileges to read device list from NVIDIA_VISIBLE_DEVICES envvar"
+REFUSED = (
+    "; node n1 does not give a pod the GPU that NVIDIA_VISIBLE_DEVICES names (RuntimeClass: none, so the default); "
+    "allow it there (docs/gpus.md), or ask for whole GPUs"
+)
+SHARES = {"annotations": {ATTEMPT: str(FIRST), NUMBER: "gpu-0"}}
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "followed"),
+    [
+        (
+            "it is tried again",
+            make_pod(0, node="n1", waiting=f"StartError: {LACKS}", **SHARES),
+            Followed(trouble=f"pod train-worker-0: StartError: {LACKS}{REFUSED}"),
+        ),
+        (
+            "it has ended",
+            ended(0, 128, "StartError", LACKS, **SHARES),
+            Followed((over(0, 990.0, None, "not-placed", f"StartError: {LACKS}{REFUSED}"),), is_finished=True),
+        ),
+    ],
+)
+def test_a_node_that_refuses_a_shared_gpu_is_named(what: str, pod: PodSeen, followed: Followed) -> None:
+    assert follow(make_wanted(1), make_seen(None, pod), Memory(), NOW, has_object=False) == followed, what
 
 
 LANES = {0: Place("n1", (), 0), 1: Place("n2", (), 0)}
@@ -251,6 +348,18 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             ),
         ),
         (
+            "its Job is still in the last attempt, which has done one",
+            replace(ARRAY, attempt=SECOND, indices="1-9", has_begun=False),
+            make_seen(replace(JOB, is_suspended=True), ended(0)),
+            Followed(left=9),
+        ),
+        (
+            "what the last attempt has done is not told again",
+            replace(ARRAY, indices="1-9"),
+            make_seen(JOB, ended(0), running(1, node="n1")),
+            Followed((TaskSeen(FIRST, 1, "n1", 0, 950.0),), in_use=(0,), left=8),
+        ),
+        (
             "one was given up",
             ARRAY,
             make_seen(replace(JOB, failed_indexes="1"), ended(1, 1, node="n1")),
@@ -258,9 +367,50 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
         ),
         (
             "all are done",
-            ARRAY,
+            replace(ARRAY, indices="0"),
             make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
             Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
+        ),
+        (
+            "all are done, and the pod of one is gone",
+            replace(ARRAY, indices="0-1"),
+            make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
+            Followed(
+                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 1, "n2", 0, NOW, NOW, 0)),
+                is_finished=True,
+            ),
+        ),
+        (
+            "it failed for good while one ran and before the last had begun",
+            replace(ARRAY, indices="0-3"),
+            make_seen(replace(JOB, verdict=FAILED), ended(0), ended(1, 1, node="n1"), running(2)),
+            Followed(
+                (
+                    TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),
+                    TaskSeen(FIRST, 1, "n1", 1, 950.0, 990.0, 1),
+                    replace(never(2, "stopped"), lane=0),
+                    replace(never(3, "stopped"), lane=0, node="n1"),
+                ),
+                in_use=(0,),
+            ),
+        ),
+        (
+            "it failed for good and its pods are gone",
+            replace(ARRAY, indices="0-1"),
+            make_seen(replace(JOB, verdict=FAILED)),
+            Followed(
+                (
+                    TaskSeen(FIRST, 0, "n1", 0, NOW, 995.0, None, "", "it failed"),
+                    replace(never(1, "stopped"), lane=0),
+                ),
+                is_finished=True,
+            ),
+        ),
+        (
+            "somebody has deleted it",
+            ARRAY,
+            make_seen(None),
+            Followed((never(0, "deleted"),), left=10),
         ),
         (
             "it was stopped",

@@ -90,7 +90,19 @@ ON_N1, ON_N2 = WANTED.places[0], WANTED.places[1]
         (
             "one was lost and made again while the other runs",
             replace(WANTED, has_begun=True),
+            make_seen(make_object(), running(0), make_pod(1, uid="new")),
+            (Bind(make_pod(1, uid="new"), ON_N2),),
+        ),
+        (
+            "one is made again before it has come to its end",
+            replace(WANTED, has_begun=True),
             make_seen(make_object(), running(0), running(1, is_deleting=True), make_pod(1, uid="new")),
+            (),
+        ),
+        (
+            "one that had ended is on its way out, and was made again",
+            replace(WANTED, has_begun=True),
+            make_seen(make_object(), running(0), ended(1, 1, is_deleting=True), make_pod(1, uid="new")),
             (Bind(make_pod(1, uid="new"), ON_N2),),
         ),
         (
@@ -147,6 +159,12 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, steps:
             make_seen(make_object(attempt=None, groups=(Group("worker", 2, 4),)), make_pod(0), make_pod(1)),
             (Suspend(),),
         ),
+        (
+            "it is to share a GPU, and its pods do not know which",
+            make_wanted(shares_mib=(6144,)),
+            make_seen(make_object(attempt=None, groups=(Group("worker", 2, 0),)), make_pod(0), make_pod(1)),
+            (Suspend(),),
+        ),
         ("it is gone", WANTED, make_seen(None), ()),
         ("it failed", AGAIN, make_seen(make_object(verdict=FAILED)), ()),
     ],
@@ -181,6 +199,53 @@ def test_pods_that_we_make_ourselves(what: str, wanted: Wanted, seen: Seen, step
     assert pod_steps(wanted, seen, Memory(), is_ours=True) == steps, what
 
 
+BARE = {"owner": None, "annotations": {}}
+HALF = make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE))
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "remakes", "steps"),
+    [
+        (
+            "both wait",
+            WANTED,
+            make_seen(None, make_pod(0, **BARE), make_pod(1, **BARE)),
+            False,
+            (Bind(make_pod(0, **BARE), ON_N1), Bind(make_pod(1, **BARE), ON_N2)),
+        ),
+        ("one was deleted before it was bound", WANTED, make_seen(None, make_pod(1, **BARE)), False, ()),
+        (
+            "half of it is bound when it is stopped",
+            STOPPING,
+            HALF,
+            False,
+            (Kill(make_pod(0, node="n1", **BARE), 30.0),),
+        ),
+        ("the half that was bound is gone", STOPPING, make_seen(None, make_pod(1, **BARE)), False, ()),
+        ("its next attempt makes it again", AGAIN, make_seen(None, make_pod(1, **BARE)), True, (Create(0),)),
+        (
+            "it is still on its way out",
+            AGAIN,
+            make_seen(None, running(0, is_deleting=True, **BARE), make_pod(1, **BARE)),
+            True,
+            (),
+        ),
+        (
+            "all are there again",
+            AGAIN,
+            make_seen(None, make_pod(1, **BARE), make_pod(0, **NEW)),
+            True,
+            (Bind(make_pod(0, **NEW), ON_N1), Bind(make_pod(1, **BARE), ON_N2)),
+        ),
+        ("one that ran is gone", replace(AGAIN, has_begun=True), make_seen(None, running(1, **BARE)), True, ()),
+    ],
+)
+def test_pods_that_came_by_kubectl(
+    what: str, wanted: Wanted, seen: Seen, remakes: bool, steps: tuple[Step, ...]
+) -> None:
+    assert pod_steps(wanted, seen, Memory(), is_ours=False, remakes=remakes) == steps, what
+
+
 def test_what_the_watch_does_not_show_yet_is_not_done_twice() -> None:
     seen = make_seen(None, make_pod(0))
     assert pod_steps(WANTED, seen, Memory(created={1}), is_ours=True) == ()
@@ -211,6 +276,29 @@ def test_an_array_fills_its_free_lanes_in_the_order_of_its_indices() -> None:
         Bind(make_pod(3), lanes[1]),
         Bind(make_pod(4), lanes[3]),
     )
+
+
+def test_an_index_of_an_array_does_not_begin_again_before_it_has_come_to_its_end() -> None:
+    lanes = {0: Place("n1", (), 0), 1: Place("n1", (), 0)}
+    wanted = make_wanted(places=lanes, is_array=True, indices="0-9")
+    array = make_object("Job", groups=(Group("", 10, 0),))
+    again = make_pod(0, uid="again", created_at=960.0)
+    seen = make_seen(array, running(0, is_deleting=True), again, make_pod(5))
+    assert object_steps(wanted, seen, Memory(), is_ours=True) == (Bind(make_pod(5), lanes[1]),)
+    gone = make_seen(array, again, make_pod(5))
+    assert object_steps(wanted, gone, Memory(), is_ours=True) == (Bind(again, lanes[0]), Bind(make_pod(5), lanes[1]))
+
+
+def test_a_lane_that_drains_is_in_use_until_one_of_its_node_has_ended() -> None:
+    """A round of faults had 9 GPUs in use on a node with 8: what drains was reported as empty while it ran."""
+    array = make_object("Job", groups=(Group("", 10, 0),))
+    wanted = make_wanted(places={0: Place("n1", (), 0)}, draining={1: Place("n1", (), 0)}, is_array=True, indices="0-9")
+    both = make_seen(array, running(0, node="n1"), running(1, node="n1"), make_pod(2))
+    assert lanes_in_use(wanted, both, Memory()) == {"pod-0": 0, "pod-1": 1}
+    assert object_steps(wanted, both, Memory(), is_ours=True) == ()
+    one = make_seen(array, ended(0, node="n1"), running(1, node="n1"), make_pod(2))
+    assert lanes_in_use(wanted, one, Memory()) == {"pod-1": 0}
+    assert object_steps(wanted, one, Memory(), is_ours=True) == ()
 
 
 def test_an_attempt_is_known_by_its_number() -> None:

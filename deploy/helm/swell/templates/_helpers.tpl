@@ -58,3 +58,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if $doors -}}{{- $_ := set $config "doors" $doors -}}{{- end -}}
 {{- $config | toPrettyJson -}}
 {{- end -}}
+
+{{- define "swell.image" -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end }}

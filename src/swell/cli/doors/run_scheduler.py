@@ -68,23 +68,24 @@ def main(state: str | None, **words: Any) -> int:
 
     It grows and shrinks with the room there is, at the end of an epoch, if it uses kubernetesdlprofile.
     """
+    from swell.cli.options import client_for_jobs
     from swell.cli.printing import say
-    from swell.client.client import Client
-    from swell.client.embedded import ensure_server
+    from swell.errors import Conflict
     from swell.foreign.library import library_folder
     from swell.foreign.run_scheduler import render_manifest
-    from swell.state import StateFolder
 
     job = read_words(words)
     library = library_folder()
     pythonpath = os.environ.get("PYTHONPATH", "")
     render_manifest(job, gpus_per_node=1)  # what cannot be meant is refused before a server is started
-    folder = StateFolder.locate(state)
-    if ensure_server(folder):
-        say(f"started a server for {folder} (log: {folder.server_log}; stop it with: swell down)")
+    client = client_for_jobs(state)
+    if client.is_elsewhere:
+        raise Conflict(
+            f"run-scheduler runs scripts that lie on this machine, and jobs go to {client.state}; "
+            "make an image with the script in it and use swell run --image, or name a server here with --state"
+        )
     if library is None:
         say("swell-sdk is not installed here: the job runs with the kubernetesdlprofile it finds (pip install ./sdk)")
-    client = Client(folder)
     manifest = render_manifest(job, gpus_per_node=_widest(client), library=library, pythonpath=pythonpath)
     [accepted] = client.submit_manifest(manifest)
     print(accepted.id)

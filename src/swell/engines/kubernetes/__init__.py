@@ -5,13 +5,17 @@
     resources, failures            what is asked for, and what a refusal means
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
+    priorities                     what the cluster calls its priorities
     reviewer                       whose a token is, and what they may create
     logs, logstream                which pods' logs are copied, and how one is read to its end
     loglines, logfile              what of a stream is new, and what of it is on disk
     lease                          whether this is the one server that acts
     picture, objects, kinds        what is kept of pods, nodes and the objects that make pods
     cluster                        all of it in order
+    rules, standins                pods that call an autoscaler for a job that has none yet
     wanted, steps, follow          pure: what is missing, and what has become of an attempt
+    reservations, reservationpod   pure: which GPUs are kept for those who share them
+    reserving                      and who keeps them
     hands, engine                  the calls, and who makes them
 
 Public: `KubernetesEngine`, `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`.

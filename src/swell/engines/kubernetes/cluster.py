@@ -10,14 +10,23 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import JOB, STORE, NodeSeen, PodSeen, read_node, read_pod
+from swell.engines.kubernetes.picture import (
+    JOB,
+    RESERVATION,
+    STAND_IN,
+    STORE,
+    NodeSeen,
+    PodSeen,
+    read_node,
+    read_pod,
+)
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource
@@ -33,7 +42,7 @@ class Cluster:
     """Thread-safe. `changed` is told which pods, objects and nodes are not what they were."""
 
     def __init__(
-        self, port: Port, changed: Callable[[Iterable[PodSeen], Iterable[ObjectSeen], Iterable[str]], None]
+        self, port: Port, changed: Callable[[Sequence[PodSeen], Iterable[ObjectSeen], Iterable[str]], None]
     ) -> None:
         self._port = port
         self._changed = changed
@@ -43,9 +52,11 @@ class Cluster:
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._by_node: dict[str, set[str]] = defaultdict(set)
+        self._reserving: dict[str, set[str]] = defaultdict(set)
+        self._stand_ins: dict[str, set[str]] = defaultdict(set)
         self._waiting: dict[str, PodSeen] = {}
         self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
-        self._objects_by_job: dict[JobKey, tuple[str, str, str]] = {}
+        self._objects_by_job: dict[JobKey, set[tuple[str, str, str]]] = defaultdict(set)
         self._nodes: dict[str, NodeSeen] = {}
         self.resources: dict[str, Resource] = {"Pod": PODS}  #: kind → where it is, of those that are served
         self._reflectors: dict[str, Reflector[Any]] = {
@@ -100,12 +111,16 @@ class Cluster:
         with self._lock:
             return self._objects.get((kind, namespace, name))
 
-    def object_of_job(self, key: JobKey) -> ObjectSeen | None:
+    def objects_of_job(self, key: JobKey) -> list[ObjectSeen]:
+        """Those that carry its labels, which are easily written elsewhere, too."""
         with self._lock:
-            return self._objects.get(self._objects_by_job.get(key, ("", "", "")))
+            return [self._objects[one] for one in sorted(self._objects_by_job.get(key, ()))]
 
     def pods_of_job(self, key: JobKey) -> list[PodSeen]:
         return self._sorted(self._by_job, key)
+
+    def stand_ins(self, store: str) -> list[PodSeen]:
+        return self._sorted(self._stand_ins, store)
 
     def pods_of_object(self, found: ObjectSeen) -> list[PodSeen]:
         if found.kind == "JobSet":
@@ -118,6 +133,10 @@ class Cluster:
 
     def pods_on(self, node: str) -> list[PodSeen]:
         return self._sorted(self._by_node, node)
+
+    def reservations(self, store: str) -> list[PodSeen]:
+        """The pods that keep GPUs for those who share them."""
+        return self._sorted(self._reserving, store)
 
     def root(self, pod: PodSeen) -> str:
         """The uid of what a user has created: an object, or the pod itself."""
@@ -183,6 +202,10 @@ class Cluster:
     def _keys(self, pod: PodSeen) -> Iterable[tuple[dict[Any, set[str]], Any]]:
         if JOB in pod.labels:
             yield self._by_job, (pod.labels.get(STORE, ""), pod.labels[JOB])
+        if RESERVATION in pod.labels:
+            yield self._reserving, pod.labels.get(STORE, "")
+        if STAND_IN in pod.labels:
+            yield self._stand_ins, pod.labels.get(STORE, "")
         if pod.owner is not None:
             yield self._by_owner, pod.owner.uid
         if JOBSET_NAME in pod.labels:
@@ -197,13 +220,14 @@ class Cluster:
                 if before is not None:
                     key = (before.kind, before.namespace, before.name)
                     self._objects.pop(key, None)
-                    if self._objects_by_job.get((before.store, before.job)) == key:
+                    self._objects_by_job[before.store, before.job].discard(key)
+                    if not self._objects_by_job[before.store, before.job]:
                         del self._objects_by_job[before.store, before.job]
                 if after is not None:
                     key = (after.kind, after.namespace, after.name)
                     self._objects[key] = after
                     if after.job:
-                        self._objects_by_job[after.store, after.job] = key
+                        self._objects_by_job[after.store, after.job].add(key)
         self._changed((), [one for change in changes for one in (change.before, change.after) if one is not None], ())
 
     def _node_changed(self, changes: tuple[Change[NodeSeen], ...]) -> None:

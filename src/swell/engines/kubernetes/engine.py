@@ -20,14 +20,17 @@ from swell.engines.kubernetes.lease import NotHeld
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.logstream import PodLog
 from swell.engines.kubernetes.nodes import make_node
+from swell.engines.kubernetes.numbering import number
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import JOB, RANK, SCHEDULER, STORE, NodeSeen, PodSeen
+from swell.engines.kubernetes.picture import JOB, RANK, RESERVATION, SCHEDULER, STORE, NodeSeen, PodSeen
 from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.reservationpod import IMAGE
+from swell.engines.kubernetes.reserving import Reservations
 from swell.engines.kubernetes.resources import PODS, Resource
 from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.engines.logfolder import LogFolder
-from swell.errors import Rejected, SwellError, Unavailable
+from swell.errors import Conflict, Rejected, SwellError, Unavailable
 from swell.model.cluster import Node, NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen
@@ -39,6 +42,7 @@ CALLS_MAX = 512  # in one go: a second or so, then what has changed meanwhile is
 GIVE_UP_S = 30.0  # a gang is not partly bound for longer than this
 LOGS_S = 10.0  # so long an end waits for the rest of its log
 PODS_S = 60.0  # within this an object's controller has made its pods, or something is wrong
+RESERVE_S = 180.0  # within this a GPU is ready to be shared, its pod's image being pulled, or something is wrong
 PAUSE_S_MAX = 5.0
 SILENCE_S = 60.0  # a node that is not ready for longer is out of reach
 TIMER_S = 1.0
@@ -62,6 +66,12 @@ class Life:
         return "uid" not in self.document["metadata"]
 
     @property
+    def remakes(self) -> bool:
+        """Plain pods of somebody else, of which an earlier attempt took away what it had bound."""
+        pods = self.document.get("pods") or ()
+        return self.wanted.attempt.number > 1 and bool(pods) and all("document" in pod for pod in pods)
+
+    @property
     def has_object(self) -> bool:
         return self.document["kind"] not in POD_KINDS
 
@@ -79,6 +89,7 @@ class KubernetesEngine:
         store: str,
         namespace: str,
         wake: Callable[[], None],
+        reservation_image: str = IMAGE,
         guard: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -95,6 +106,7 @@ class KubernetesEngine:
         self._lives: dict[AttemptId, Life] = {}
         self._by_job: dict[int, AttemptId] = {}
         self._by_uid: dict[str, AttemptId] = {}  #: of objects and pods that came by kubectl
+        self._sharing: set[AttemptId] = set()  #: those that share GPUs
         self._changed: set[AttemptId] = set()  #: to be told to the controller
         self._due: dict[AttemptId, None] = {}  #: to be looked at by the hands, in order
         self._stale_nodes: set[NodeId] = set()
@@ -104,8 +116,23 @@ class KubernetesEngine:
         self.on_change: Callable[[], None] = lambda: None  #: somebody else may want to look
         self.cluster = Cluster(port, self._seen)
         self._guard = guard  #: raises where another server may be acting
+        self._reservations = Reservations(
+            port,
+            self.cluster,
+            store=store,
+            namespace=namespace,
+            image=reservation_image,
+            guard=guard,
+            monotonic=monotonic,
+        )
         self._hands = Hands(
-            port, self.cluster, manifests, store=store, namespace=namespace, is_active=self._by_job.__contains__
+            port,
+            self.cluster,
+            manifests,
+            store=store,
+            namespace=namespace,
+            is_active=self._by_job.__contains__,
+            runtime_class=self._reservations.runtime_class,
         )
         self._thread = threading.Thread(target=self._run, name="kubernetes-hands", daemon=True)
 
@@ -136,6 +163,8 @@ class KubernetesEngine:
                 known.wanted = replace(wanted, has_begun=wanted.has_begun or known.wanted.has_begun)
                 known.reported.clear()
                 known.run = None
+            if any(wanted.shares_mib):
+                self._sharing.add(wanted.attempt)
             self._touch(wanted.attempt, wanted.nodes)
 
     def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
@@ -160,14 +189,17 @@ class KubernetesEngine:
             self._changed.discard(attempt)
             self._due.pop(attempt, None)
             self._stale_nodes.update(life.wanted.nodes)
+            if attempt in self._sharing:
+                self._sharing.discard(attempt)
+                self._bell.set()  # the last one leaves a GPU behind
 
     def erase(self, attempt: AttemptId) -> None:
         """Its logs, and what is left of its job in the cluster."""
         self._kept.erase(attempt)
         key = self._store, str(attempt.job)
-        found = self.cluster.object_of_job(key)
+        found = self.cluster.objects_of_job(key)
         leftovers: list[tuple[Resource, ObjectSeen | PodSeen]] = []
-        leftovers += [] if found is None else [(self.cluster.resources[found.kind], found)]
+        leftovers += [(self.cluster.resources[one.kind], one) for one in found]
         leftovers += [(PODS, pod) for pod in self.cluster.pods_of_job(key) if pod.owner is None]
         for resource, one in leftovers:
             try:
@@ -201,9 +233,10 @@ class KubernetesEngine:
 
     def _report(self, life: Life, nodes: dict[NodeId, NodeSeen], tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
         wanted = life.wanted
+        memory = replace(life.memory, met=dict(life.memory.met))  # a pod that is met from now on was not seen here
         seen = self._look(life, nodes)
-        kind = {"has_object": life.has_object, "is_ours": life.is_ours}
-        found = follow(wanted, seen, life.memory, self._now(), **kind)
+        kind = {"has_object": life.has_object, "is_ours": life.is_ours, "remakes": life.remakes}
+        found = follow(wanted, seen, memory, self._now(), **kind)
         for task in found.tasks:
             known = life.reported.get(task.index)
             if known is None or (known.ended_at is None) != (task.ended_at is None):
@@ -271,8 +304,10 @@ class KubernetesEngine:
             if name not in seen:
                 self._made_nodes.pop(name, None)
                 continue
-            foreign = [pod for pod in self.cluster.pods_on(name) if not ours(pod)]
-            made = make_node(seen[name], foreign, held.get(name, set()))
+            there = self.cluster.pods_on(name)
+            reserving = [pod for pod in there if self._reservations.is_one(pod)]
+            foreign = [pod for pod in there if not ours(pod) and not self._reservations.is_one(pod)]
+            made = make_node(seen[name], foreign, held.get(name, set()), reserving)
             if self._made_nodes.get(name) != made:
                 self._made_nodes[name] = made
         return tuple(self._made_nodes[name] for name in sorted(self._made_nodes))
@@ -291,13 +326,13 @@ class KubernetesEngine:
     def _held(self) -> dict[NodeId, set[str]]:
         held: dict[NodeId, set[str]] = {}
         for life in self._lives.values():
-            for place in life.wanted.places.values():
+            for place in (*life.wanted.places.values(), *life.wanted.draining.values()):
                 held.setdefault(place.node, set()).update(place.devices)
         return held
 
     # -- what has changed, from the reflectors' threads -------------------------------------------------------------
 
-    def _seen(self, pods: Iterable[PodSeen], objects: Iterable[ObjectSeen], nodes: Iterable[NodeId]) -> None:
+    def _seen(self, pods: Sequence[PodSeen], objects: Iterable[ObjectSeen], nodes: Iterable[NodeId]) -> None:
         with self._lock:
             touched = {self._attempt_of(pod.labels, self.cluster.root(pod)) for pod in pods}
             touched |= {self._attempt_of({STORE: one.store, JOB: one.job}, one.uid) for one in objects}
@@ -307,6 +342,8 @@ class KubernetesEngine:
                     self._touch(attempt, ())
             self._stale_nodes.update(nodes)
             is_news = bool(touched) or bool(self._stale_nodes)
+        if any(RESERVATION in pod.labels for pod in pods):
+            self._bell.set()  # somebody waits for it
         if is_news:
             self._wake()
         self.on_change()
@@ -345,26 +382,29 @@ class KubernetesEngine:
         memory.kind = f"{found.kind} {found.namespace}/{found.name}"
         kind = KINDS[found.kind]
         pods = self.cluster.pods_of_object(found)
-        return Seen(found, tuple((kind.rank(pod, found), pod) for pod in pods), present)
+        ranked = tuple((kind.rank(pod, found), pod) for pod in pods)
+        return Seen(found, number(ranked, life.wanted, memory) if found.kind == "Job" else ranked, present)
 
     def _object_of(self, life: Life) -> ObjectSeen | None:
         if life.is_ours:
-            return self.cluster.object_of_job((self._store, str(life.wanted.attempt.job)))
+            namespace = self._hands.namespace(life.document)
+            objects = self.cluster.objects_of_job((self._store, str(life.wanted.attempt.job)))
+            mine = [one for one in objects if (one.kind, one.namespace) == (life.document["kind"], namespace)]
+            return mine[0] if mine else None
         metadata = life.document["metadata"]
         found = self.cluster.object(life.document["kind"], metadata["namespace"], metadata["name"])
         return found if found is not None and found.uid == metadata["uid"] else None
 
     def _pods_of(self, life: Life) -> list[PodSeen]:
-        if life.is_ours:
-            namespace = self._hands.namespace(life.document)
-            pods = self.cluster.pods_of_job((self._store, str(life.wanted.attempt.job)))
-            return [pod for pod in pods if pod.namespace == namespace]  # a label is easily written elsewhere
-        return self.cluster.pods(_uids(life.document))
+        """Made by us, at first or again; before them those that came by kubectl."""
+        namespace = self._hands.namespace(life.document)
+        made = self.cluster.pods_of_job((self._store, str(life.wanted.attempt.job)))
+        ours = [pod for pod in made if pod.namespace == namespace]  # a label is easily written elsewhere
+        return ours if life.is_ours else [*self.cluster.pods(_uids(life.document)), *ours]
 
     def _rank(self, life: Life, pod: PodSeen) -> int | None:
-        if life.is_ours:
-            return _number(pod.annotations.get(RANK, "0"))
-        return _uids(life.document).index(pod.uid)
+        uids = _uids(life.document)
+        return uids.index(pod.uid) if pod.uid in uids else _number(pod.annotations.get(RANK, "0"))
 
     # -- the hands -------------------------------------------------------------------------------------------------
 
@@ -401,15 +441,18 @@ class KubernetesEngine:
         with self._lock:
             due = list(self._due)
         later: list[AttemptId] = []
-        for number, attempt in enumerate(due):
+        for position, attempt in enumerate(due):
             if len(calls) >= CALLS_MAX:
-                later = due[number:]
+                later = due[position:]
                 break
             with self._lock:
                 self._due.pop(attempt, None)
                 life = self._lives.get(attempt)
             if life is not None:
                 calls += self._calls(life, nodes)
+        with self._lock:
+            sharing = [self._lives[attempt].wanted for attempt in self._sharing]
+        calls += self._reservations.calls(sharing, nodes)
         if calls:
             self._port.gather(calls)
         return bool(later) or bool(calls)
@@ -421,15 +464,24 @@ class KubernetesEngine:
             return []
         seen = self._look(life, nodes)
         self._meet(life, seen)
-        find = object_steps if life.has_object else pod_steps
-        steps = find(life.wanted, seen, memory, is_ours=life.is_ours)
+        if life.has_object:
+            steps = object_steps(life.wanted, seen, memory, is_ours=life.is_ours)
+        else:
+            steps = pod_steps(life.wanted, seen, memory, is_ours=life.is_ours, remakes=life.remakes)
+        binds = self._may_bind(life, [step for step in steps if isinstance(step, Bind)])
         self._watch_patience(life, seen)
-        if not steps:
-            return []
-        binds = [step for step in steps if isinstance(step, Bind)]
         others = [step for step in steps if not isinstance(step, Bind)]
         calls = [self._call(life, seen, others)] if others else []
         return calls or [self._call(life, seen, [bind]) for bind in binds]
+
+    def _may_bind(self, life: Life, binds: Sequence[Bind]) -> tuple[Bind, ...]:
+        found = self._reservations.admit(life.wanted, binds)
+        if found.why:
+            self._again(life)
+        if found.why != life.memory.held:
+            life.memory.held = found.why
+            self._wake()
+        return found.binds
 
     def _call(self, life: Life, seen: Seen, steps: Sequence[Step]) -> Callable[[], None]:
         def call() -> None:
@@ -455,19 +507,19 @@ class KubernetesEngine:
         memory = life.memory
         memory.failures += 1
         memory.problem = str(error)
-        if isinstance(error, Unavailable | NotHeld):
-            memory.waits_since = None  # nobody's patience runs out while nothing can be asked
+        if isinstance(error, Unavailable | NotHeld) and not memory.is_half:
+            memory.waits_since = None  # nobody's patience runs out while nothing can be asked, and nothing is held
         memory.retry_at = self._monotonic() + min(PAUSE_S_MAX, 0.1 * 2.0**memory.failures)
         log.info("attempt %s: %s", life.wanted.attempt, error)
-        is_final = isinstance(error, Rejected) and not life.wanted.is_stopping and not life.wanted.has_begun
-        if is_final and memory.failures >= 3:
+        is_verdict = isinstance(error, Rejected) and not isinstance(error, Conflict)
+        if is_verdict and memory.failures >= 3 and not (life.wanted.is_stopping or life.wanted.has_begun):
             self._give_up(life, memory.problem)
 
     def _meet(self, life: Life, seen: Seen) -> None:
         for rank, pod in seen.pods:
             if rank is None:
                 continue
-            if pod.attempt in (None, life.wanted.attempt):
+            if not life.is_ours or pod.attempt in (None, life.wanted.attempt):
                 life.memory.met[rank] = pod.uid
             if pod.ended is not None and pod.ended.has_run:
                 self._logs.finish(_pod_log(life.wanted.attempt, rank, pod))
@@ -477,7 +529,9 @@ class KubernetesEngine:
     def _watch_patience(self, life: Life, seen: Seen) -> None:
         """A gang that does not become whole gives its room back."""
         wanted, memory = life.wanted, life.memory
-        is_placed = all(rank in seen.staying and seen.staying[rank].node for rank in wanted.places)
+        placed = [rank for rank in wanted.places if rank in seen.staying and seen.staying[rank].node]
+        is_placed = len(placed) == len(wanted.places)
+        memory.is_half = bool(placed) and not is_placed
         if wanted.is_stopping or wanted.is_array or is_placed or memory.unplaced:
             memory.waits_since = None
             return
@@ -486,9 +540,10 @@ class KubernetesEngine:
         waited_s = now - memory.waits_since
         if memory.problem and waited_s > GIVE_UP_S:
             self._give_up(life, memory.problem)
-        elif waited_s > PODS_S:
+        elif waited_s > (RESERVE_S if memory.held else PODS_S):
             there = len(seen.staying.keys() & wanted.places.keys())
-            self._give_up(life, f"{there} of {len(wanted.places)} pods were there after {PODS_S:.0f} s")
+            missing = f"{there} of {len(wanted.places)} pods were there after {PODS_S:.0f} s"
+            self._give_up(life, memory.held or missing)
         else:
             self._again(life)
 
@@ -527,7 +582,8 @@ def _differs(one: Followed, other: Followed) -> bool:
 
 
 def _run_seen(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
-    mine = {number for number, place in wanted.places.items() if place.node == node}
+    lanes = {**wanted.places, **wanted.draining}
+    mine = {number for number, place in lanes.items() if place.node == node}
     in_use = tuple(number for number in found.in_use if number in mine)
     return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
 

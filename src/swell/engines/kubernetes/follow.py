@@ -7,10 +7,11 @@ have no object is every end final.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.reservations import refusal
 from swell.engines.kubernetes.steps import lanes_in_use
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.launch import (
@@ -29,6 +30,7 @@ from swell.model.quantity import IndexSet
 #: A container's waiting reason → it will not get better by waiting
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 IMAGE_TROUBLE = (*HOPELESS, "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
+IMAGE_S = 600.0  # a registry may be away for a while; room is not held for longer than that
 DEADLINES = ("DeadlineExceeded",)
 BY_REQUEST = "at somebody's request, as kubectl drain does"
 
@@ -50,6 +52,15 @@ class _Sheet:
     now: float
     has_object: bool
     is_ours: bool
+    remakes: bool
+
+    @property
+    def alive(self) -> list[PodSeen]:
+        """Of those that came as plain pods, only what is bound: the others are their users'."""
+        pods = self.seen.alive
+        if self.has_object or self.is_ours:
+            return pods
+        return [pod for pod in pods if pod.node or pod.uid in self.memory.bound]
 
     def task(self, rank: int, pod: PodSeen | None, *, lane: int | None = None) -> TaskSeen:
         place = self.wanted.places.get(rank)
@@ -71,19 +82,35 @@ def _ended(task: TaskSeen, at: float, code: int | None, cause: str, problem: str
 
 
 def follow(
-    wanted: Wanted, seen: Seen, memory: Memory, now: float, *, has_object: bool, is_ours: bool = True
+    wanted: Wanted,
+    seen: Seen,
+    memory: Memory,
+    now: float,
+    *,
+    has_object: bool,
+    is_ours: bool = True,
+    remakes: bool = False,
 ) -> Followed:
-    """`has_object`: its pods are made by an object's controller. `is_ours`: by us, or at our word."""
-    sheet = _Sheet(wanted, seen, memory, now, has_object, is_ours)
+    """`has_object`: its pods are made by an object's controller. `is_ours`: by us, or at our word.
+
+    `remakes`: they came as plain pods, and we make again those that an earlier attempt took away.
+    """
+    sheet = _Sheet(wanted, seen, memory, now, has_object, is_ours, remakes)
     if wanted.is_array:
         return _follow_array(sheet)
     tasks = tuple(_gang(sheet))
     ended = {task.index for task in tasks if task.ended_at is not None}
     is_over = wanted.is_stopping or ended.issuperset(wanted.places)
-    is_still = not seen.alive and not _may_make_pods(sheet)
+    is_still = not sheet.alive and not _may_make_pods(sheet)
     if wanted.is_stopping and is_still:
         tasks = (*tasks, *(_left_behind(sheet, rank) for rank in sorted(set(wanted.places) - ended)))
     return Followed(tasks, is_over and is_still, _trouble(sheet))
+
+
+def _is_deleted(sheet: _Sheet) -> bool:
+    """One of ours that has not run may not be there yet; somebody else's was there before we knew of it."""
+    was_there = sheet.wanted.has_begun or not sheet.is_ours
+    return sheet.seen.object is None and was_there and not sheet.wanted.is_stopping
 
 
 def _may_make_pods(sheet: _Sheet) -> bool:
@@ -106,32 +133,45 @@ def _left_behind(sheet: _Sheet, rank: int) -> TaskSeen:
 def _gang(sheet: _Sheet) -> Iterator[TaskSeen]:
     wanted, seen, memory = sheet.wanted, sheet.seen, sheet.memory
     found = seen.object
-    is_ours_now = found is not None and found.attempt == wanted.attempt
-    if sheet.has_object and is_ours_now and found is not None and found.verdict is not None:
+    if found is not None and found.attempt == wanted.attempt and found.verdict is not None:
         yield from _judged(sheet, found.verdict)
         return
     if memory.is_overdue:
         first = min(wanted.places)
-        yield sheet.end(first, _newest(seen, first, wanted, has_object=sheet.has_object), CAUSE_TIME_LIMIT)
+        yield sheet.end(
+            first, _newest(seen, first, wanted, is_any=sheet.has_object or not sheet.is_ours), CAUSE_TIME_LIMIT
+        )
         return
     if memory.unplaced:
-        yield sheet.end(min(wanted.places), None, CAUSE_NOT_PLACED, memory.unplaced)
+        yield sheet.end(_first_unplaced(sheet), None, CAUSE_NOT_PLACED, memory.unplaced)
         return
-    if sheet.has_object and found is None and wanted.has_begun and not wanted.is_stopping:
+    if sheet.has_object and _is_deleted(sheet):
         yield from (sheet.end(rank, None, CAUSE_DELETED, memory.kind) for rank in sorted(wanted.places))
         return
+    if _is_of_another(sheet):
+        return
     for rank in sorted(wanted.places):
-        pod = _newest(seen, rank, wanted, has_object=sheet.has_object)
+        pod = _newest(seen, rank, wanted, is_any=sheet.has_object or not sheet.is_ours)
         task = _member(sheet, rank, pod)
         if task is not None:
             yield task
 
 
-def _newest(seen: Seen, rank: int, wanted: Wanted, *, has_object: bool) -> PodSeen | None:
-    """Of this attempt; one that ends counts as long as there is no other."""
-    pods = [
-        pod for number, pod in seen.pods if number == rank and (has_object or pod.attempt in (None, wanted.attempt))
-    ]
+def _first_unplaced(sheet: _Sheet) -> int:
+    """Others may have run, and ended, before it was given up."""
+    ranks = sorted(sheet.wanted.places)
+    placed = {rank for rank, pod in sheet.seen.staying.items() if pod.node}
+    return next((rank for rank in ranks if rank not in placed), ranks[0])
+
+
+def _is_of_another(sheet: _Sheet) -> bool:
+    """What the pods of an earlier attempt have done is told already; nothing of this one has begun."""
+    return sheet.seen.object is not None and sheet.seen.object.attempt != sheet.wanted.attempt
+
+
+def _newest(seen: Seen, rank: int, wanted: Wanted, *, is_any: bool) -> PodSeen | None:
+    """Of this attempt, or of any; one that ends counts as long as there is no other."""
+    pods = [pod for number, pod in seen.pods if number == rank and (is_any or pod.attempt in (None, wanted.attempt))]
     alive = [pod for pod in pods if not pod.is_deleting]
     return alive[-1] if alive else pods[-1] if pods else None
 
@@ -144,8 +184,11 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
         return sheet.end(rank, pod, cause, f"node {wanted.places[rank].node} is gone, or not ready")
     if pod.ended is not None:
+        said = f"{pod.ended.reason}: {pod.ended.message}"
+        if refused := refusal(pod, said):
+            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{said}{refused}")
         if not pod.ended.has_run and not pod.is_disrupted and pod.ended.reason != "Evicted" and pod.phase == "Failed":
-            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{pod.ended.reason}: {pod.ended.message}")
+            return sheet.end(rank, pod, CAUSE_NOT_PLACED, said)
         if sheet.has_object:
             return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows
         end = _pod_end(sheet, rank, pod)
@@ -153,18 +196,19 @@ def _member(sheet: _Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         return _taken_away(sheet, rank, pod) if is_taken else end
     if pod.started_at is not None:
         return sheet.task(rank, pod)
-    if pod.waiting.startswith(HOPELESS):
+    is_late = sheet.now - pod.created_at > IMAGE_S and pod.waiting.startswith(IMAGE_TROUBLE)
+    if is_late or pod.waiting.startswith(HOPELESS):
         return sheet.end(rank, pod, CAUSE_IMAGE, pod.waiting)
     return None
 
 
 def _gone(sheet: _Sheet, rank: int) -> TaskSeen | None:
-    """Of a pod that came by kubectl there will be no other."""
+    """Of a pod that came by kubectl there will be no other, unless it was us who took it away."""
     if sheet.has_object or sheet.wanted.is_stopping:
         return None
-    if not sheet.is_ours:
-        return sheet.end(rank, None, CAUSE_DELETED, "Pod")
     is_lost = rank in sheet.memory.met or sheet.wanted.has_begun
+    if not sheet.is_ours:
+        return sheet.end(rank, None, CAUSE_DELETED, "Pod") if is_lost or not sheet.remakes else None
     return sheet.end(rank, None, CAUSE_NODE_LOST, "its pod is gone") if is_lost else None
 
 
@@ -193,12 +237,12 @@ def _judged(sheet: _Sheet, verdict: Verdict) -> Iterator[TaskSeen]:
     ranks = sorted(sheet.wanted.places)
     if verdict.is_success:
         for rank in ranks:
-            pod = _newest(sheet.seen, rank, sheet.wanted, has_object=True)
+            pod = _newest(sheet.seen, rank, sheet.wanted, is_any=True)
             yield _ended(sheet.task(rank, pod), verdict.at, 0, "")
         return
     blamed = False
     for rank in ranks:
-        pod = _newest(sheet.seen, rank, sheet.wanted, has_object=True)
+        pod = _newest(sheet.seen, rank, sheet.wanted, is_any=True)
         if pod is not None and pod.ended is not None and pod.ended.exit_code != 0:
             blamed = True
             is_refused = not pod.ended.has_run and pod.ended.reason != "Evicted"
@@ -221,14 +265,15 @@ def _follow_array(sheet: _Sheet) -> Followed:
     given_up = IndexSet.parse(found.failed_indexes) if found is not None and found.failed_indexes else ()
     lanes = lanes_in_use(wanted, seen, sheet.memory)
     tasks = list(_indices(sheet, lanes, given_up, is_over=verdict is not None))
-    if verdict is not None and not verdict.is_success and not any(_is_failure(task) for task in tasks):
-        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+    if verdict is not None:
+        tasks = list(_array_judged(sheet, verdict, tasks))
+    elif _is_deleted(sheet):
         lowest = next(iter(IndexSet.parse(wanted.indices)))
-        tasks.append(_ended(sheet.task(lowest, None, lane=0), verdict.at, None, cause, verdict.message))
+        tasks.append(sheet.end(lowest, None, CAUSE_DELETED, sheet.memory.kind))
     if sheet.memory.unplaced:
         lowest = next(iter(IndexSet.parse(wanted.indices)))
         tasks.append(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced))
-    is_still = not seen.alive and not _may_make_pods(sheet)
+    is_still = not sheet.alive and not _may_make_pods(sheet)
     indices = IndexSet.parse(wanted.indices)
     begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and (pod.node or pod.has_ended)}
     left = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
@@ -237,11 +282,26 @@ def _follow_array(sheet: _Sheet) -> Followed:
     return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, left))
 
 
+def _array_judged(sheet: _Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Iterator[TaskSeen]:
+    """Its controller begins no other: every index has an end, also one whose pod is gone, or never was."""
+    ended = {task.index: task for task in tasks if task.ended_at is not None}
+    yield from ended.values()
+    left = [index for index in IndexSet.parse(sheet.wanted.indices) if index not in ended]
+    if verdict.is_success:
+        yield from (replace(sheet.end(index, None, "", code=0), lane=0) for index in left)
+        return
+    if left and not any(_is_failure(task) for task in ended.values()):
+        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+        yield _ended(sheet.task(left.pop(0), None, lane=0), verdict.at, None, cause, verdict.message)
+    yield from (replace(sheet.end(index, None, CAUSE_STOPPED), lane=0) for index in left)
+
+
 def _indices(
     sheet: _Sheet, lanes: dict[str, int], given_up: IndexSet | tuple[()], *, is_over: bool
 ) -> Iterator[TaskSeen]:
-    for rank, pod in sheet.seen.pods:
-        if rank is None or (pod.started_at is None and pod.ended is None):
+    indices = IndexSet.parse(sheet.wanted.indices)  # without those that earlier attempts have done
+    for rank, pod in () if _is_of_another(sheet) else sheet.seen.pods:
+        if rank is None or rank not in indices or (pod.started_at is None and pod.ended is None):
             continue
         lane = lanes.get(pod.uid, 0)
         end = pod.ended
@@ -264,7 +324,9 @@ def _trouble(sheet: _Sheet) -> str:
         return ""
     if sheet.memory.problem:
         return sheet.memory.problem
+    if sheet.memory.held:
+        return sheet.memory.held
     for _, pod in seen.pods:
         if pod.waiting and not pod.has_ended:
-            return f"pod {pod.name}: {pod.waiting}"
+            return f"pod {pod.name}: {pod.waiting}{refusal(pod, pod.waiting)}"
     return ""

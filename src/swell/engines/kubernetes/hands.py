@@ -16,7 +16,7 @@ from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
-from swell.engines.kubernetes.picture import JOB, STORE, PodSeen
+from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
 from swell.engines.kubernetes.resources import (
     CLAIMS,
@@ -29,7 +29,7 @@ from swell.engines.kubernetes.resources import (
 )
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
-from swell.errors import Conflict, NotFound
+from swell.errors import Conflict, NotFound, SwellError
 
 Document = dict[str, Any]
 SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
@@ -48,6 +48,7 @@ class Hands:
         store: str,
         namespace: str,
         is_active: Callable[[int], bool],
+        runtime_class: Callable[[], str | None],
     ) -> None:
         self._port = port
         self._cluster = cluster
@@ -55,6 +56,7 @@ class Hands:
         self.store = store
         self._namespace = namespace
         self._is_active = is_active  #: does a job still want its objects?
+        self._runtime_class = runtime_class  #: of pods that share a GPU
 
     def do(self, step: Step, wanted: Wanted, seen: Seen, memory: Memory) -> None:
         match step:
@@ -91,6 +93,8 @@ class Hands:
             roles=wanted.sizes(),
             secret=self._secret(wanted),
             is_array=wanted.is_array,
+            is_ours="uid" not in self.manifest(wanted)["metadata"],
+            runtime_class=self._runtime_class() if any(wanted.shares_mib) else None,
         )
 
     def _secret(self, wanted: Wanted) -> str:
@@ -145,7 +149,7 @@ class Hands:
         live = self._port.get(resource, found.name, found.namespace)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
-        patch = kind.change(live, filled)
+        patch = kind.change(live, filled, is_array=wanted.is_array)
         if patch is None:
             self._remove(found, memory)
             return
@@ -173,11 +177,16 @@ class Hands:
     # -- pods ------------------------------------------------------------------------------------------------------
 
     def _create_pod(self, wanted: Wanted, memory: Memory, rank: int) -> None:
-        self._create_named(PODS, make_pod(self.manifest(wanted), rank, wanted, self._filling(wanted)), wanted)
+        manifest = self.manifest(wanted)
+        filling = self._filling(wanted)
+        self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted)
         memory.created.add(rank)
 
     def _tell(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
-        """Owned by what it is for: it goes with it, whatever becomes of us. So do the names of pods of ours."""
+        """A Secret, and the Service by which pods of ours find each other.
+
+        Owned by what they are for: they go with it, whatever becomes of us.
+        """
         if seen.object is not None:
             api_version = KINDS[seen.object.kind].api_version
             namespace = seen.object.namespace
@@ -185,29 +194,42 @@ class Hands:
         else:
             namespace = seen.pods[0][1].namespace
             owners = [_owner("v1", "Pod", pod.name, pod.uid) for _, pod in seen.pods]
-            for service in make_services(self.manifest(wanted), self._filling(wanted), owners):
-                self._apply(SERVICES, service, namespace)
-        name = self._secret(wanted)
-        body = {
+            for service in make_services(self.manifest(wanted), self._filling(wanted)):
+                self._apply(SERVICES, service, namespace, owners)
+        secret = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {**self._mark(wanted)["metadata"], "name": name, "ownerReferences": owners},
+            "metadata": {
+                "name": self._secret(wanted),
+                "labels": {JOB: str(wanted.attempt.job), STORE: self.store},
+            },
             "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
         }
-        self._apply(SECRETS, body, namespace)
+        self._apply(SECRETS, secret, namespace, owners)
         memory.told = True
 
-    def _apply(self, resource: Resource, body: Document, namespace: str) -> None:
-        name = body["metadata"]["name"]
+    def _apply(self, resource: Resource, document: Document, namespace: str, owners: list[Document]) -> None:
+        metadata = {**document["metadata"], "namespace": namespace, "ownerReferences": owners}
+        body = {**document, "metadata": metadata}
+        name = metadata["name"]
         self._port.patch(resource, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
 
     def _bind(self, step: Bind, memory: Memory) -> None:
         pod = step.pod
         for claim in pod.claims:
             self._choose_for(claim, pod.namespace, step.place.node)
+        if step.rank is not None:
+            self._port.patch(PODS, pod.name, {"metadata": {"annotations": {RANK: str(step.rank)}}}, pod.namespace)
+        memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
+            if step.gpu:
+                memory.shared[pod.uid] = step.place.devices[0]
+                notes = {DEVICE: step.gpu, NUMBER: step.place.devices[0]}
+                body = {"metadata": {"uid": pod.uid, "annotations": notes}}
+                self._port.patch(PODS, pod.name, body, pod.namespace)
             self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)
         except Conflict:
+            memory.bound.pop(pod.uid)
             there = self._port.get(PODS, pod.name, pod.namespace)
             node = (there.get("spec") or {}).get("nodeName", "")
             if there["metadata"]["uid"] != pod.uid:
@@ -215,8 +237,9 @@ class Hands:
             if not node:
                 raise
             memory.bound[pod.uid] = node
-            return
-        memory.bound[pod.uid] = step.place.node
+        except SwellError:
+            memory.bound.pop(pod.uid)
+            raise
 
     def _choose_for(self, claim: str, namespace: str, node: str) -> None:
         """A volume that waits for its first consumer is made where the scheduler says, and we are the scheduler."""

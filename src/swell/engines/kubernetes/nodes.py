@@ -8,27 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from swell.engines.kubernetes.picture import NodeSeen, PodSeen
+from swell.engines.kubernetes.picture import RESERVATION, TOTAL, NodeSeen, PodSeen
 from swell.model.cluster import Device, DeviceId, Node
 from swell.model.resources import NOTHING
 
 
-def make_node(seen: NodeSeen, foreign: Iterable[PodSeen], held: Set[DeviceId]) -> Node:
-    """`held`: devices that jobs of ours have there."""
+def make_node(
+    seen: NodeSeen, foreign: Iterable[PodSeen], held: Set[DeviceId], reserving: Iterable[PodSeen] = ()
+) -> Node:
+    """`held`: devices that jobs of ours have there. `reserving`: pods of ours that keep GPUs for those who share them.
+
+    A GPU that is reserved and that nobody shares any more is not free before its pod is gone.
+    """
     taken, pods = NOTHING, 0
     for pod in foreign:
         taken += pod.needs
         pods += 1
     numbers = [f"gpu-{number}" for number in range(seen.room.gpus)]
-    free = [name for name in reversed(numbers) if name not in held]
-    theirs = set(free[: taken.gpus])
-    mib = seen.gpu_memory_mib
+    totals = {pod.labels[RESERVATION]: int(pod.annotations.get(TOTAL, 0)) for pod in reserving}
+    pods += len(totals)
+    left = totals.keys() - held
+    free = [name for name in reversed(numbers) if name not in held and name not in left]
+    theirs = {*free[: taken.gpus], *left}
+    sizes = {name: min(seen.gpu_memory_mib, totals.get(name) or seen.gpu_memory_mib) for name in numbers}
     return Node(
         id=seen.name,
         cpus_milli=max(0, seen.room.cpus_milli - taken.cpus_milli),
         memory_mib=max(0, seen.room.memory_mib - taken.memory_mib),
         devices=tuple(
-            Device(name, mib, seen.gpu_model, outsiders_mib=max(1, mib) if name in theirs else 0) for name in numbers
+            Device(name, mib, seen.gpu_model, outsiders_mib=max(1, mib) if name in theirs else 0)
+            for name, mib in sizes.items()
         ),
         is_reachable=seen.is_ready,
         tasks_max=max(0, seen.pods_max - pods),

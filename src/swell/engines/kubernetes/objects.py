@@ -81,11 +81,13 @@ class Filling:
     roles: tuple[RoleSize, ...]  #: as in the job, in the order of ranks
     secret: str  #: holds what the attempt is told
     is_array: bool = False
+    is_ours: bool = True  #: False: its object came by kubectl
     runtime_class: str | None = None  #: for pods that share a GPU; None: the cluster's default
 
     def marked(self, metadata: Document) -> Document:
-        """Whose it is, and in which attempt."""
-        labels = {**(metadata.get("labels") or {}), JOB: str(self.job), STORE: self.store}
+        """In which attempt, and whose it is: what has our labels goes with its job."""
+        own = {JOB: str(self.job), STORE: self.store} if self.is_ours else {}
+        labels = {**(metadata.get("labels") or {}), **own}
         annotations = {**(metadata.get("annotations") or {}), ATTEMPT: str(self.attempt)}
         return {**metadata, "labels": labels, "annotations": annotations}
 

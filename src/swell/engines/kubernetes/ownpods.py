@@ -22,13 +22,16 @@ def items(manifest: Document, kind: str) -> list[Document]:
 
 
 def make_pod(manifest: Document, rank: int, wanted: Wanted, filling: Filling) -> Document:
-    given = without_server_fields(items(manifest, "Pod")[rank])
+    is_found = manifest["kind"] == "Pods"  # it came by kubectl, and was kept as it came
+    given = without_server_fields(manifest["pods"][rank]["document"] if is_found else items(manifest, "Pod")[rank])
     metadata = filling.marked(given["metadata"])
     metadata["annotations"] = {**metadata["annotations"], RANK: str(rank)}
+    if is_found:
+        return {**given, "metadata": metadata}
     spec = fill_pod(given["spec"], filling.roles[wanted.places[rank].role], filling)
     return {**given, "metadata": metadata, "spec": spec}
 
 
-def make_services(manifest: Document, filling: Filling, owners: list[Document]) -> list[Document]:
+def make_services(manifest: Document, filling: Filling) -> list[Document]:
     services = [without_server_fields(one) for one in items(manifest, "Service")]
-    return [{**one, "metadata": {**filling.marked(one["metadata"]), "ownerReferences": owners}} for one in services]
+    return [{**one, "metadata": filling.marked(one["metadata"])} for one in services]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from swell.engines.kubernetes.quantities import GPU, pod_resources, quantity, resources
+from swell.model.cluster import GPU_MEMORY_LABEL
 from swell.model.job import AttemptId
 from swell.model.placement import Effect, Taint
 from swell.model.resources import Resources
@@ -23,12 +24,20 @@ JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
 ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
-DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU: its UUID
+INDEX = "batch.kubernetes.io/job-completion-index"
+DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU, and of the pod that reserves it: its UUID
+NUMBER = "swell.dev/gpu-number"  # annotation of pods that share a GPU: which of its node it is in our plans
+RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those who share it: its number, too
+NODE = "swell.dev/node"  # annotation of such pods: whose GPU
+TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
+STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
 KEPT_LABELS = (
     JOB,
     STORE,
+    RESERVATION,
+    STAND_IN,
     "job-name",
-    "batch.kubernetes.io/job-completion-index",
+    INDEX,
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/replica-index",
     "jobset.sigs.k8s.io/jobset-name",
@@ -36,7 +45,8 @@ KEPT_LABELS = (
     "jobset.sigs.k8s.io/job-index",
     "scheduling.x-k8s.io/pod-group",
 )
-KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, "batch.kubernetes.io/job-completion-index")
+NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
+KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, NUMBER, NODE, TOTAL, INDEX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +88,14 @@ class PodSeen:
     waiting: str  #: why its container does not start, in Kubernetes' words; empty: it does
     ended: Ended | None  #: None: it has not
     restarts: int
+    runtime_class: str = ""  #: empty: the cluster's default
     claims: tuple[str, ...] = ()  #: volumes it wants, by the name of their claim
     document: Document | None = None  #: whole, while it waits for us and came by kubectl
+
+    @property
+    def is_numbered(self) -> bool:
+        """Does it say itself which of its Job's tasks it is? Only an Indexed Job numbers its pods."""
+        return RANK in self.annotations or INDEX in self.annotations or INDEX in self.labels
 
     @property
     def has_ended(self) -> bool:
@@ -132,9 +148,10 @@ def read_pod(document: Document) -> PodSeen:
         is_disrupted=(conditions.get("DisruptionTarget") or {}).get("status") == "True",
         is_told=(conditions.get("PodScheduled") or {}).get("reason") == "Unschedulable",
         started_at=_started(containers, state),
-        waiting=_waiting(status, state),
+        waiting=_waiting(status, containers, state),
         ended=_ended(status) if status.get("phase") in ("Succeeded", "Failed") else None,
         restarts=int(containers[0].get("restartCount", 0)) if containers else 0,
+        runtime_class=spec.get("runtimeClassName", ""),
         claims=_claims(spec, metadata["name"]),
         document=document if _waits_for_us(metadata, spec) else None,
     )
@@ -149,7 +166,8 @@ def _claims(spec: Document, pod: str) -> tuple[str, ...]:
 
 def _waits_for_us(metadata: Document, spec: Document) -> bool:
     is_ours = STORE in (metadata.get("labels") or {})
-    return spec.get("schedulerName") == SCHEDULER and "nodeName" not in spec and not is_ours
+    is_held_back = bool(spec.get("schedulingGates"))  # somebody else has to let it go first
+    return spec.get("schedulerName") == SCHEDULER and "nodeName" not in spec and not (is_ours or is_held_back)
 
 
 def _started(containers: Any, state: Document) -> float | None:
@@ -157,12 +175,17 @@ def _started(containers: Any, state: Document) -> float | None:
     seen = state.get("running") or state.get("terminated")
     if seen is None and containers:
         seen = (containers[0].get("lastState") or {}).get("terminated")
-    return moment(seen["startedAt"]) if seen and seen.get("startedAt") else None
+    if not seen or not seen.get("startedAt") or seen.get("reason") in NOT_STARTED:
+        return None
+    return moment(seen["startedAt"])
 
 
-def _waiting(status: Document, state: Document) -> str:
-    """Only troubles; creating a container is none."""
+def _waiting(status: Document, containers: Any, state: Document) -> str:
+    """Only troubles; creating a container is none. One that could not even be started says why."""
     said: Document = state.get("waiting") or {}
+    last = (containers[0].get("lastState") or {}).get("terminated") or {} if containers else {}
+    if said.get("reason") == "CrashLoopBackOff" and last.get("reason") in NOT_STARTED:
+        said = last
     for one in status.get("initContainerStatuses") or ():
         said = said if said.get("message") else (one.get("state") or {}).get("waiting") or said
     if said.get("reason") in (None, "ContainerCreating", "PodInitializing"):
@@ -206,7 +229,7 @@ def read_node(document: Document) -> NodeSeen:
         is_cordoned=bool(spec.get("unschedulable")),
         is_ready=is_ready,
         not_ready_since=None if is_ready else moment(ready.get("lastTransitionTime") or metadata["creationTimestamp"]),
-        gpu_memory_mib=int(quantity(labels.get(f"{GPU}.memory", 0))),
+        gpu_memory_mib=int(quantity(labels.get(GPU_MEMORY_LABEL, 0))),
         gpu_model=labels.get(f"{GPU}.product", "GPU"),
     )
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import NUMBER, PodSeen
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
+from swell.model.cluster import DeviceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Kill:
 class Bind:
     pod: PodSeen
     place: Place
+    rank: int | None = None  #: to be written on it first; None: it says so itself
+    gpu: str = ""  #: UUID of the GPU that it shares; empty: it shares none, or it is not known yet
 
 
 Step = Create | Tell | Change | Mark | Suspend | Resume | Remove | Kill | Bind
@@ -91,7 +94,7 @@ def _take_up(wanted: Wanted, seen: Seen, found: ObjectSeen, *, is_ours: bool) ->
     if found.verdict is not None:
         return (Remove(),) if is_ours and not seen.alive else ()
     if not found.is_suspended:
-        is_as_wanted = found.attempt is None and _has_size(found, wanted)
+        is_as_wanted = found.attempt is None and _has_size(found, wanted) and not any(wanted.shares_mib)
         return (Mark(),) if is_as_wanted else (Suspend(),)
     if seen.alive:
         return ()  # resumed now, its controller would count those that are still ending (docs/decisions/0010)
@@ -118,12 +121,15 @@ def _kills(seen: Seen, memory: Memory, grace_s: float) -> Iterator[Kill]:
             yield Kill(pod, min(grace_s, pod.grace_s))
 
 
-def pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -> tuple[Step, ...]:
-    """For jobs whose pods we make ourselves, or that came as plain pods."""
+def pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool, remakes: bool = False) -> tuple[Step, ...]:
+    """For jobs whose pods we make ourselves, or that came as plain pods.
+
+    `remakes`: they came as such, and an earlier attempt took away those that it had bound.
+    """
+    if not is_ours:
+        return _found_pod_steps(wanted, seen, memory, remakes=remakes)
     if wanted.is_stopping:
         return tuple(_kills(seen, memory, wanted.grace_s))
-    if not is_ours:
-        return tuple(_binds(wanted, seen, memory))
     old = [pod for _, pod in seen.pods if pod.attempt != wanted.attempt]
     if old:
         return tuple(Kill(pod, pod.grace_s) for pod in old if pod.uid not in memory.deleted and not pod.is_deleting)
@@ -136,6 +142,17 @@ def pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -> t
     return (*(() if memory.told else (Tell(),)), *_binds(wanted, seen, memory))
 
 
+def _found_pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, remakes: bool) -> tuple[Step, ...]:
+    if wanted.is_stopping:
+        # Those that are not bound hold nothing; they wait for the next attempt, or for whoever has created them.
+        return tuple(kill for kill in _kills(seen, memory, wanted.grace_s) if not _is_unbound(kill.pod, memory))
+    known = {rank for rank, _ in seen.pods} | memory.met.keys()
+    missing = [rank for rank in sorted(wanted.places) if rank not in known]
+    if missing and remakes and not wanted.has_begun:
+        return tuple(Create(rank) for rank in missing if rank not in memory.created)
+    return tuple(_binds(wanted, seen, memory))
+
+
 def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
     if wanted.is_array:
         yield from _array_binds(wanted, seen, memory)
@@ -144,8 +161,9 @@ def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
         return  # whole, or not at all
     for rank, place in sorted(wanted.places.items()):
         pod = seen.staying[rank]
-        if not pod.has_ended and _is_unbound(pod, memory) and place.node in seen.present:
-            yield Bind(pod, place)
+        is_free = place.node in seen.present and not _is_still_run(rank, pod, seen, memory)
+        if not pod.has_ended and _is_unbound(pod, memory) and is_free:
+            yield _bind(rank, pod, place)
 
 
 def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
@@ -154,28 +172,56 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
     waiting = [
         (rank, pod)
         for rank, pod in seen.pods
-        if rank is not None and not pod.is_deleting and not pod.has_ended and _is_unbound(pod, memory)
+        if rank is not None
+        and not (pod.is_deleting or pod.has_ended or _is_still_run(rank, pod, seen, memory))
+        and _is_unbound(pod, memory)
     ]
-    for (_, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
+    for (rank, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
         if place.node in seen.present:
-            yield Bind(pod, place)
+            yield _bind(rank, pod, place)
+
+
+def _bind(rank: int, pod: PodSeen, place: Place) -> Bind:
+    is_of_a_job = pod.owner is not None and pod.owner.kind == "Job"
+    return Bind(pod, place, rank if is_of_a_job and not pod.is_numbered else None)
 
 
 def lanes_in_use(wanted: Wanted, seen: Seen, memory: Memory) -> dict[str, int]:
-    """uid → lane. Which lane of its node a pod is in matters to nobody, so it is not remembered."""
+    """uid → lane. Which lane of its node a pod is in matters only where lanes are of different GPUs that are shared.
+
+    Lanes that drain are filled last: the first pod that ends on their node empties one of them.
+    """
     alive = sorted(
-        (pod.created_at, pod.uid, pod.node or memory.bound[pod.uid])
+        (pod.created_at, pod.uid, pod.node or memory.bound[pod.uid], _shared(pod, memory))
         for _, pod in seen.pods
         if not pod.has_ended and not _is_unbound(pod, memory)
     )
-    free = {number: place.node for number, place in sorted(wanted.places.items())}
+    free = dict([*sorted(wanted.places.items()), *sorted(wanted.draining.items())])
     lanes: dict[str, int] = {}
-    for _, uid, node in alive:
-        number = next((number for number, place in free.items() if place == node), None)
+    for _, uid, node, device in alive:
+        number = next(
+            (
+                number
+                for number, place in free.items()
+                if place.node == node and (not device or place.devices == (device,))
+            ),
+            None,
+        )
         if number is not None:
             del free[number]
             lanes[uid] = number
     return lanes
+
+
+def _shared(pod: PodSeen, memory: Memory) -> DeviceId:
+    """Which GPU of its node it shares; empty: none."""
+    return memory.shared.get(pod.uid) or pod.annotations.get(NUMBER, "")
+
+
+def _is_still_run(rank: int, pod: PodSeen, seen: Seen, memory: Memory) -> bool:
+    """By one that this pod takes the place of, and that has not come to its end: a Job does not wait for it."""
+    others = (one for number, one in seen.pods if number == rank and one.uid != pod.uid)
+    return any(not one.has_ended and not _is_unbound(one, memory) for one in others)
 
 
 def _is_unbound(pod: PodSeen, memory: Memory) -> bool:

@@ -46,13 +46,18 @@ class Wanted:
     grace_s: float
     has_begun: bool  #: it was seen before, also by a server before this one
     time_limit_s: float | None = None  #: of a gang; None: endless
+    draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
     @classmethod
     def of(cls, launches: Sequence[Launch]) -> Wanted:
         first = launches[0]
-        places = {
-            lane.number: Place(launch.node, lane.devices, lane.role) for launch in launches for lane in launch.lanes
-        }
+        places, draining = (
+            {lane.number: Place(launch.node, lane.devices, lane.role) for launch, lanes in given for lane in lanes}
+            for given in (
+                [(launch, launch.lanes) for launch in launches],
+                [(launch, launch.draining) for launch in launches],
+            )
+        )
         return cls(
             attempt=first.attempt,
             name=first.name,
@@ -62,7 +67,7 @@ class Wanted:
             generation=first.generation,
             places=places,
             nodes=first.nodes,
-            shares_mib=tuple(int(dict(role.env).get("RESERVED_MEM", 0)) for role in first.roles),
+            shares_mib=first.shares_mib or (0,) * len(first.roles),
             is_array=first.is_array,
             indices=first.indices,
             own=dict(first.own),
@@ -70,12 +75,13 @@ class Wanted:
             grace_s=first.grace_s,
             has_begun=first.has_begun,
             time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
+            draining=draining,
         )
 
     def sizes(self) -> tuple[RoleSize, ...]:
         """Of each role."""
         if self.is_array:
-            place = next(iter(self.places.values()), None)
+            place = next(iter({**self.places, **self.draining}.values()), None)
             gpus = 0 if place is None or self.shares_mib[0] else len(place.devices)
             return (RoleSize(len(IndexSet.parse(self.indices)), gpus, self.shares_mib[0]),)
         return tuple(self._size(role) for role in range(len(self.shares_mib)))
@@ -110,13 +116,17 @@ class Memory:
     """What we did for an attempt and the watches may not show yet. Nothing in it is missed after a restart."""
 
     bound: dict[str, NodeId] = field(default_factory=dict)  #: uid → where we have bound it
+    shared: dict[str, DeviceId] = field(default_factory=dict)  #: uid → the GPU of its node that it shares
     met: dict[int, str] = field(default_factory=dict)  #: rank → uid of a pod that was there
+    ranks: dict[str, int] = field(default_factory=dict)  #: uid → which task a pod without a number is
     fresh: ObjectSeen | None = None  #: as the API server answered last; None: nothing newer than the watch
     deleted: set[str] = field(default_factory=set)  #: uids that we have deleted
     created: set[int] = field(default_factory=set)  #: ranks of pods that we have made
     told: bool = False  #: its Secret is written
+    is_half: bool = False  #: some of a gang are bound and others not
     waits_since: float | None = None  #: pods are missing, or not bound; None: all is well
     problem: str = ""  #: of the last call that failed
+    held: str = ""  #: why its pods may not be bound yet; empty: they may
     retry_at: float = 0.0
     failures: int = 0
     started: dict[int, float] = field(default_factory=dict)  #: rank → when it was first seen to run

@@ -26,7 +26,7 @@ class Kind(Protocol):
     def fill(self, document: Document, filling: Filling) -> Document:
         """As it is created: suspended, in its attempt, at its size."""
 
-    def change(self, live: Document, filled: Document) -> Document | None:
+    def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
         """A merge patch that makes a suspended object like `filled`; None: the API allows it no more."""
 
     def suspension(self, is_suspended: bool) -> Document:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, read_object, read_verdict
-from swell.engines.kubernetes.picture import RANK, PodSeen
+from swell.engines.kubernetes.picture import INDEX, RANK, PodSeen
 from swell.engines.kubernetes.template import fill_template, gpus_of
 
 Document = dict[str, Any]
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class JobKind:
@@ -46,12 +45,11 @@ class JobKind:
             "spec": {**spec, **mode, "suspend": True, "template": template},
         }
 
-    def change(self, live: Document, filled: Document) -> Document | None:
+    def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
         """Numbers of pods only; what an attempt is told is in its Secret, which the template names already."""
         before, after = live["spec"]["template"]["spec"], filled["spec"]["template"]["spec"]
-        is_gang = filled["spec"].get("completions") == filled["spec"].get("parallelism")
         has_done_some = bool((live.get("status") or {}).get("succeeded"))
-        if gpus_of(before) != gpus_of(after) or (is_gang and has_done_some):
+        if gpus_of(before) != gpus_of(after) or (has_done_some and not is_array):
             return None  # what has succeeded in it is not done again, and a gang needs all of its ranks
         counts = {
             name: filled["spec"][name]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from swell.engines.kubernetes.kinds.job import INDEX
 from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, read_object, read_verdict
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import INDEX, PodSeen
 from swell.engines.kubernetes.template import fill_template, gpus_of
 
 Document = dict[str, Any]
@@ -37,7 +36,7 @@ class JobSetKind:
             "spec": {**spec, "suspend": True, "replicatedJobs": entries},
         }
 
-    def change(self, live: Document, filled: Document) -> Document | None:
+    def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
         groups = [[_group(one) for one in document["spec"]["replicatedJobs"]] for document in (live, filled)]
         if groups[0] != groups[1]:
             return None

@@ -48,7 +48,7 @@ class PyTorchJobKind:
             },
         }
 
-    def change(self, live: Document, filled: Document) -> Document | None:
+    def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
         """Everything: a merge patch replaces lists whole, and the templates come whole."""
         return {
             "metadata": {"annotations": filled["metadata"]["annotations"], "labels": filled["metadata"]["labels"]},

@@ -1,0 +1,42 @@
+"""Which priorities does the cluster give names to?"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from swell.engines.kubernetes.port import Port, Selection
+from swell.engines.kubernetes.resources import PRIORITY_CLASSES
+from swell.errors import SwellError
+
+log = logging.getLogger(__name__)
+FRESH_S = 5.0  # a submission asks; a burst of them asks once
+
+
+class PriorityClasses:
+    """Listed when somebody wants to know: they are few, and change a few times a year."""
+
+    def __init__(self, port: Port, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._port = port
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._known: Mapping[str, int] = {}
+        self._listed_at: float | None = None  #: None: never
+
+    def table(self) -> Mapping[str, int]:
+        """Name → value. Where the cluster does not answer, what was known counts: a name is no reason to refuse."""
+        with self._lock:
+            if self._listed_at is None or self._monotonic() - self._listed_at >= FRESH_S:
+                self._listed_at = self._monotonic()
+                self._known = self._list()
+            return self._known
+
+    def _list(self) -> Mapping[str, int]:
+        try:
+            items = self._port.list(Selection(PRIORITY_CLASSES)).items
+        except SwellError as error:
+            log.warning("priority classes may have no effect, or an old one: %s", error)
+            return self._known
+        return {item["metadata"]["name"]: int(item["value"]) for item in items}

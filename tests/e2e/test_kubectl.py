@@ -1,0 +1,168 @@
+"""What came by kubectl with `schedulerName: swell`: one job each, planned with all others, and why it waits is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.api import condition
+from cluster.cluster import Cluster
+from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
+from cluster.test_cluster import started
+from server import Server
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+PATIENCE_S = 60.0
+SHORT = {"sim/run-for": "1s"}
+GROUP = "scheduling.x-k8s.io/pod-group"
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    yield from started(tmp_path_factory.mktemp("cluster"), kwok=2, operators=("jobset", "training"))
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = ("--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig))
+    with Server(tmp_path_factory.mktemp("server"), *options, gpus=None) as server:
+        yield server
+
+
+def ours(document: Document) -> Document:
+    """The same, to be placed by us."""
+    templates = {
+        "Pod": lambda one: [one],
+        "Job": lambda one: [one["spec"]["template"]],
+        "JobSet": lambda one: [entry["template"]["spec"]["template"] for entry in one["spec"]["replicatedJobs"]],
+        "PyTorchJob": lambda one: [entry["template"] for entry in one["spec"]["pytorchReplicaSpecs"].values()],
+    }
+    for template in templates[document["kind"]](document):
+        template["spec"]["schedulerName"] = "swell"
+    return document
+
+
+def job_named(server: Server, name: str, *states: str) -> Document:
+    return server.until_named(name, *states, patience_s=PATIENCE_S)
+
+
+def test_a_pod_is_a_job(cluster: Cluster, server: Server) -> None:
+    cluster.api.create(PODS, ours(pod("solo", "true", on=ON_KWOK, annotations=SHORT)))
+    done = job_named(server, "solo", "succeeded")
+    assert (done["user"], done["tasks"]["succeeded"]) == ("default", 1)
+
+
+def test_a_plain_job_runs_its_pod_again_until_one_succeeds(cluster: Cluster, server: Server) -> None:
+    """Its pods have no numbers: it is not Indexed, as most Jobs are not."""
+    document = ours(job("plain", "true", count=1, on=ON_KWOK))
+    document["spec"] = {"template": document["spec"]["template"], "backoffLimit": 2}
+    cluster.api.create(JOBS, document)
+    job_named(server, "plain", "running")
+    [first] = [one for one in cluster.api.get(PODS)["items"] if one["metadata"]["name"].startswith("plain-")]
+    cluster.api.patch(f"{PODS}/{first['metadata']['name']}", {"metadata": {"annotations": {"sim/fail-after": "0s"}}})
+
+    def second(pods: dict[str, Document]) -> str | None:
+        ready = [name for name, one in pods.items() if name.startswith("plain-") and condition(one, "Ready") == "True"]
+        return next((name for name in ready if name != first["metadata"]["name"]), None)
+
+    pods = cluster.api.until(PODS, lambda pods: second(pods) is not None)
+    cluster.api.patch(f"{PODS}/{second(pods)}", {"metadata": {"annotations": SHORT}})
+    assert job_named(server, "plain", "succeeded")["attempts"] == 1
+
+
+def test_a_job_without_numbers_is_an_array(cluster: Cluster, server: Server) -> None:
+    document = ours(job("many", "true", count=5, on=ON_KWOK, gpus=4, annotations=SHORT))
+    del document["spec"]["completionMode"]
+    cluster.api.create(JOBS, document)
+    assert job_named(server, "many", "succeeded")["tasks"]["succeeded"] == 5
+
+
+def test_pods_of_one_group_start_together_when_all_are_there_and_fit(cluster: Cluster, server: Server) -> None:
+    members = [ours(pod(f"gang-{rank}", "true", on=ON_KWOK, gpus=8, annotations=SHORT)) for rank in range(2)]
+    for member in members:
+        member["metadata"]["labels"] = {GROUP: "gang", "fluence.group-size": "2"}
+    cluster.api.create(PODS, members[0])
+    cluster.api.create(PODS, ours(pod("after", "true", on=ON_KWOK, annotations=SHORT)))
+    job_named(server, "after", "succeeded")  # it came later, and the group is not whole yet
+    assert [one for one in server.jobs() if one["name"] == "gang"] == []
+    assert "nodeName" not in cluster.api.get(f"{PODS}/gang-0")["spec"]
+
+    cluster.api.create(PODS, members[1])
+    assert job_named(server, "gang", "succeeded")["tasks"]["succeeded"] == 2
+
+
+def test_a_group_that_cannot_fit_waits_whole_says_why_and_is_cancelled_with_its_pods(
+    cluster: Cluster, server: Server
+) -> None:
+    for rank in range(3):
+        member = ours(pod(f"wide-{rank}", "true", on=ON_KWOK, gpus=8))
+        member["metadata"]["labels"] = {GROUP: "wide", "fluence.group-size": "3"}
+        cluster.api.create(PODS, member)
+    waiting = job_named(server, "wide", "queued")
+    assert "3 tasks" in server.swell("why", str(waiting["id"])).stdout
+    pods = cluster.api.until(
+        PODS, lambda pods: all(condition(pods[f"wide-{rank}"], "PodScheduled") == "False" for rank in range(3))
+    )
+    assert all("nodeName" not in pods[f"wide-{rank}"]["spec"] for rank in range(3))
+
+    for rank in range(3):
+        cluster.api.delete(f"{PODS}/wide-{rank}")
+    job_named(server, "wide", "cancelled")
+
+
+def test_a_pytorchjob_with_a_range_is_given_what_is_free_and_gives_it_back_when_it_is_scaled(
+    cluster: Cluster, server: Server
+) -> None:
+    document = ours(pytorchjob("elastic", "true", "true", workers=1, on=ON_KWOK, gpus=1))
+    document["metadata"]["annotations"] = {
+        "request": "1",
+        "limit": "8",
+        "replicas": "2",
+        "swell.dev/resize": "immediate",
+    }
+    for replicas in document["spec"]["pytorchReplicaSpecs"].values():
+        replicas["restartPolicy"] = "OnFailure"
+    cluster.api.create(PYTORCHJOBS, document)
+    elastic = job_named(server, "elastic", "running")["id"]
+    server.until_true(elastic, lambda found: found["width"] == 8, patience_s=PATIENCE_S)
+
+    cluster.api.create(PODS, ours(pod("late", "true", on=ON_KWOK, gpus=4, annotations=SHORT)))
+    job_named(server, "late", "queued")
+    assert server.swell("scale", "--now", "elastic", "4").code == 0
+    job_named(server, "late", "succeeded")
+    resized = job_named(server, "elastic", "running")
+    assert (resized["width"], resized["attempts"]) == (4, 2)
+    cluster.api.delete(f"{PYTORCHJOBS}/elastic")
+    assert job_named(server, "elastic", "cancelled")["reason"]["code"] == "ObjectDeleted"
+
+
+def test_the_ranks_of_a_jobset_are_one_gang_and_the_set_stays_when_its_job_is_deleted(
+    cluster: Cluster, server: Server
+) -> None:
+    cluster.api.create(JOBSETS, ours(jobset("set", "true", count=3, on=ON_KWOK, gpus=1, annotations=SHORT)))
+    assert job_named(server, "set", "succeeded")["tasks"]["succeeded"] == 3
+    assert server.swell("delete", "set").code == 0
+    assert "deletionTimestamp" not in cluster.api.get(f"{JOBSETS}/set")["metadata"]
+
+
+def test_what_waits_and_what_runs_is_known_again_after_a_kill(cluster: Cluster, server: Server, tmp_path: Path) -> None:
+    cluster.api.create(PODS, ours(pod("runs", "true", on=ON_KWOK, gpus=8)))
+    cluster.api.create(PODS, ours(pod("waits", "true", on=ON_KWOK, gpus=8)))
+    cluster.api.create(PODS, ours(pod("waits-too", "true", on=ON_KWOK, gpus=8)))
+    running, queued = job_named(server, "runs", "running"), job_named(server, "waits-too", "queued")
+    server.kill()
+    cluster.api.delete(f"{PODS}/waits-too")
+    server.up()
+    job_named(server, "waits-too", "cancelled")
+    for name in ("runs", "waits"):
+        cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": SHORT}})
+    assert job_named(server, "runs", "succeeded")["id"] == running["id"]
+    job_named(server, "waits", "succeeded")
+    names = [one["name"] for one in server.jobs()]
+    assert [names.count(name) for name in ("runs", "waits", "waits-too")] == [1, 1, 1]
+    assert queued["id"] in [one["id"] for one in server.jobs()]

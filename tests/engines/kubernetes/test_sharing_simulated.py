@@ -1,0 +1,123 @@
+"""Do reservations come and go as they should on a real control plane? Its nodes are simulated, so the test plays the
+part of the pods: it says which GPU each has."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.api import Object
+from cluster.binaries import BUILD, missing
+from cluster.cluster import Cluster, programs
+from cluster.jobs import ON_KWOK, PODS, pod
+from engines.kubernetes.driving import Drive
+from swell.engines.kubernetes.picture import DEVICE, RESERVATION
+from swell.engines.kubernetes.reservationpod import make_pod
+from swell.engines.kubernetes.resources import PODS as POD_RESOURCE
+from swell.model.job import AttemptId
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+NODE = "kwok-0"
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if absent := missing(programs(kwok=1, kubelets=0, operators=())):
+        names = ", ".join(recipe.folder for recipe in absent)
+        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
+    with Cluster(tmp_path_factory.mktemp("simulated"), kwok=1) as cluster:
+        cluster.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"nvidia.com/gpu.memory": "16384"}}})
+        yield cluster
+
+
+@pytest.fixture
+def emptied(simulated: Cluster) -> Iterator[Cluster]:
+    yield simulated
+    simulated.api.delete(PODS)
+    simulated.api.until(PODS, lambda pods: not pods)
+
+
+def pods(cluster: Cluster) -> dict[str, Object]:
+    return {item["metadata"]["name"]: item for item in cluster.api.get(PODS)["items"]}
+
+
+def reservations(cluster: Cluster) -> dict[str, Object]:
+    return {name: one for name, one in pods(cluster).items() if RESERVATION in (one["metadata"].get("labels") or {})}
+
+
+def tell(cluster: Cluster) -> None:
+    """Reservations that run say which GPU they have."""
+    for name, item in reservations(cluster).items():
+        if item["status"]["phase"] == "Running" and DEVICE not in item["metadata"]["annotations"]:
+            uuid = f"GPU-{item['metadata']['uid']}"
+            cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {DEVICE: uuid}}})
+
+
+def share(drive: Drive, number: int, **options: Any) -> AttemptId:
+    attempt = AttemptId(number, 1)
+    manifest = pod(f"share-{number}", "true", on=ON_KWOK, gpus=1)
+    drive.start(attempt, manifest, {0: (NODE, 1, 0)}, share_mib=6144, **options)
+    return attempt
+
+
+def test_a_namespace_that_allows_only_restricted_pods_allows_reservations(simulated: Cluster, tmp_path: Path) -> None:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    simulated.api.create("/api/v1/namespaces", {"metadata": {"name": "strict", "labels": labels}})
+    made = make_pod((NODE, "gpu-0"), store="s", namespace="strict", image="busybox", runtime_class=None)
+    with Drive(simulated.kubeconfig, tmp_path) as drive:
+        drive.port.create(POD_RESOURCE, made, "strict", dry_run=True)
+
+
+def test_pods_have_the_runtime_class_where_the_cluster_has_it(emptied: Cluster, tmp_path: Path) -> None:
+    emptied.api.create(CLASSES, {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
+    with Drive(emptied.kubeconfig, tmp_path) as drive:
+        one = share(drive, 1)
+        drive.until(lambda: tell(emptied) or drive.running(one) == [0])
+        classes = {name: item["spec"].get("runtimeClassName") for name, item in pods(emptied).items()}
+    emptied.api.delete(f"{CLASSES}/nvidia")
+    assert classes == dict.fromkeys((*reservations(emptied), "share-1"), "nvidia")
+
+
+def test_a_reservation_that_says_nothing_is_why_the_job_waits(emptied: Cluster, tmp_path: Path) -> None:
+    """On simulated nodes there is no log to read."""
+    with Drive(emptied.kubeconfig, tmp_path) as drive:
+        one = share(drive, 2)
+        drive.until(lambda: (one, NODE) in drive.runs and "get pods/log" in drive.runs[one, NODE].trouble)
+        assert drive.runs[one, NODE].trouble.startswith(f"GPU 0 of node {NODE} is being reserved: get pods/log ")
+        assert "nodeName" not in pods(emptied)["share-2"]["spec"]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whenever_swell_ends_the_next_one_goes_on_and_nothing_is_left(
+    emptied: Cluster, tmp_path: Path, seed: int
+) -> None:
+    """Ended after so many looks, at every step between a wish and a pod that runs; then taken up by another."""
+    lots = random.Random(seed)
+    print(f"seed {seed}")
+    attempts = [AttemptId(10, 1), AttemptId(11, 1)]
+    for life in range(5):
+        with Drive(emptied.kubeconfig, tmp_path / str(life)) as drive:
+            looks = iter(range(lots.randrange(1, 8)))
+            for attempt in attempts:
+                share(drive, attempt.job)
+            drive.until(lambda looks=looks: tell(emptied) or next(looks, None) is None)  # type: ignore[misc]
+    with Drive(emptied.kubeconfig, tmp_path / "last") as drive:
+        for attempt in attempts:
+            share(drive, attempt.job)
+        drive.until(lambda: tell(emptied) or all(drive.running(attempt) == [0] for attempt in attempts))
+        [reservation] = reservations(emptied).values()
+        uuid = reservation["metadata"]["annotations"][DEVICE]
+        there = pods(emptied)
+        assert [there[f"share-{one.job}"]["metadata"]["annotations"][DEVICE] for one in attempts] == [uuid, uuid]
+        for attempt in attempts:
+            drive.engine.stop(attempt, 1.0, 2)
+        drive.until(lambda: all(drive.is_finished(attempt) for attempt in attempts))
+        for attempt in attempts:
+            drive.engine.forget(attempt)
+        drive.until(lambda: not pods(emptied))

@@ -1,0 +1,30 @@
+"""What came by kubectl: what Swell can do for it, and what not."""
+
+from __future__ import annotations
+
+import pytest
+
+from specs import spec
+from swell.adopting import refuse_shares
+from swell.errors import Rejected
+from swell.model.job import Role
+from swell.model.resources import Resources
+
+SHARES = spec(roles=(Role("worker", ("true",), Resources(1000, 0, 0, 6144), 1),))
+WHOLE = spec(roles=(Role("worker", ("true",), Resources(1000, 0, 1, 6144), 1),))
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job", "JobSet", "PodGroup"])
+def test_pods_that_are_there_cannot_be_told_which_gpu_they_share(kind: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        refuse_shares(kind, SHARES)
+    assert str(refused.value) == (
+        f"swell.dev/gpu-memory asks for a share of a GPU, which a {kind} can have only through `swell submit -f`: "
+        "nothing can be added to pods that kubectl has made; submit it, or leave the annotation out and ask for "
+        "nvidia.com/gpu"
+    )
+
+
+def test_a_pytorchjob_is_suspended_and_changed_and_whole_gpus_need_nothing() -> None:
+    refuse_shares("PyTorchJob", SHARES)
+    refuse_shares("Pod", WHOLE)
