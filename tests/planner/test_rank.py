@@ -11,6 +11,7 @@ from swell.model.reason import Code
 from swell.planner import check_plan, explain, make_plan
 from swell.planner.rank import line_up
 
+from .simulation import applied
 from .world import array, node, queued, running, trains, world
 
 HOUR_S = 3600.0
@@ -141,6 +142,28 @@ def test_one_at_their_limit_holds_nothing_back_from_others() -> None:
         anna=Standing(gpus_max=2),
     )
     assert started(now) == [3]
+
+
+def test_what_is_reserved_for_a_job_counts_for_its_owners_limit() -> None:
+    """A later job of hers used the limit up; the next plan gave the reservation away to whoever came next."""
+    now = with_users(
+        world(
+            node("a", gpus=3),
+            running(1, on="a", user="anna"),
+            running(2, on="a", gpus=1, user="ben"),
+            queued(3, gpus=3, user="anna"),
+            queued(4, user="anna"),
+            queued(5, gpus=1, user="ben"),
+            queued(6, user="ben"),
+        ),
+        anna=Standing(running_max=2),
+    )
+    assert started(now) == [6]
+    assert started(applied(now, planned(now))) == []
+    assert why(now, 4) == (
+        Code.USER_LIMIT,
+        "it wants 1 CPU; anna holds 1 of at most 2 running jobs, and the rest is kept for those that wait before it",
+    )
 
 
 def test_an_array_has_as_many_slots_as_its_owner_may_hold() -> None:

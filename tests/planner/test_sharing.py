@@ -150,6 +150,23 @@ def test_an_array_behind_gives_back_as_many_shares_as_are_needed() -> None:
     assert [slot.is_draining for slot in change.slots] == [False, True, True]
 
 
+def test_room_kept_for_shares_stays_where_it_is_when_others_open_a_gpu() -> None:
+    """Job 3 opened a GPU on which room was kept for job 1; the next plan moved more of it there, and drained job 2."""
+    now = world(
+        mixed("a", 16, 24, 16, 8),
+        queued(1, tasks=3, gpu_gib=9, priority=1),
+        array(2, tasks=10, at_once=3, gpu_gib=9, slots=3, devices=("a-gpu0", "a-gpu2", "a-gpu1")),
+        queued(3, tasks=2, gpu_gib=4),
+    )
+    plan = planned(now)
+    [change, start] = plan.actions
+    assert isinstance(change, SetSlots)
+    assert [slot.is_draining for slot in change.slots] == [True, True, False]
+    assert isinstance(start, Start)
+    assert [slot.devices for slot in start.slots] == [("a-gpu1",), ("a-gpu3",)]
+    assert planned(applied(now, plan)).actions == ()
+
+
 def test_room_for_a_whole_gpu_is_there_when_the_last_share_has_ended() -> None:
     shares = [running(n, on="a", gpu_gib=4, device="a-gpu0", time=f"{n}h") for n in (1, 2)]
     now = world(

@@ -273,6 +273,9 @@ def _user_limit(case: _Case) -> Reason:
     held = [f"{gpus:g} of at most {standing.gpus_max} GPUs"] if standing.gpus_max is not None else []
     held += [f"{len(mine)} of at most {standing.running_max} running jobs"] if standing.running_max is not None else []
     message = f"it wants {case.wants}; {user} holds {' and '.join(held)}"
+    has_gpus = standing.gpus_max is None or gpus + wants <= standing.gpus_max
+    if has_gpus and (standing.running_max is None or len(mine) < standing.running_max):
+        message += ", and the rest is kept for those that wait before it"
     return Reason(Code.USER_LIMIT, message, evidence, "nothing to do: it starts when one of your jobs has ended")
 
 

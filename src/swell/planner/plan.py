@@ -244,7 +244,9 @@ class _Walk:
                 self.claimer = job.id
         elif self.first is None:
             self.first = reserve(job, self.line, self.holders)
-            self.devices.leave_to_the_last(() if self.first is None else self.first.places)
+            if self.first is not None:
+                self.devices.leave_to_the_last(self.first.places)
+                self.kept.add(job, self.first.places)
         self._stand_in_front(job)
         return places is not None
 

@@ -2,7 +2,8 @@
 
 As with room there are two sheets. What is *held* at this moment, also while it is being given back, bounds what may
 start now. What everybody *keeps* in the line (elastic jobs their least width, victims nothing, waiting ones what they
-claim) bounds who may wait for room at all, and by how much a user's elastic jobs may be wider than their least.
+claim or have reserved) bounds who may wait for room at all, and by how much a user's elastic jobs may be wider than
+their least.
 """
 
 from __future__ import annotations

@@ -224,15 +224,18 @@ class Room:
         return found
 
     def _best_gpu(self, node: NodeId, mib: int, *, is_steady: bool) -> DeviceId | None:
-        """An open one before a whole one: what is whole stays whole for those who need that."""
+        """An open one before a whole one: what is whole stays whole for those who need that.
+
+        A steady choice does not look at that: others may open one meanwhile.
+        """
         fitting = {device: free_mib for device, free_mib in self._sharable(node).items() if free_mib >= mib}
-        if fitting:
-            return min(fitting) if is_steady else min(fitting, key=lambda device: (fitting[device], device))
-        if self._free[node].gpus < 1:
-            return None
-        sizes, shared = self._cards[node].sizes, self._shared[node]
-        unopened = (device for device in sizes if device not in shared.open and device not in shared.whole)
-        return next((device for device in unopened if sizes[device] >= mib), None)
+        if fitting and not is_steady:
+            return min(fitting, key=lambda device: (fitting[device], device))
+        if self._free[node].gpus > 0:
+            sizes, shared = self._cards[node].sizes, self._shared[node]
+            unopened = sizes.keys() - shared.open.keys() - shared.whole
+            fitting |= {device: sizes[device] for device in unopened if sizes[device] >= mib}
+        return next((device for device in self._cards[node].sizes if device in fitting), None)
 
     def _free_mib(self, node: NodeId, device: DeviceId) -> int:
         if node not in self._shared:
