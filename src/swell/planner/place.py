@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.plan import Slot, Snapshot
+from swell.model.resources import Resources
 from swell.planner.ground import Gpus, smallest_first
 from swell.planner.room import Place, Places
 
@@ -32,6 +33,7 @@ class Devices:
             node.id: [device.id for device in smallest_first(node) if (node.id, device.id) not in unfree]
             for node in snapshot.nodes
         }
+        self._snapshot = snapshot
 
     def leave_to_the_last(self, places: Iterable[Place]) -> None:
         """What is promised to somebody who waits is used meanwhile only where nothing else is left."""
@@ -51,7 +53,23 @@ class Devices:
         kept = {(place.node, device) for place in after for device in place.devices}
         for place in before:
             self._free[place.node][:0] = [device for device in place.devices if (place.node, device) not in kept]
-        return self.take(after)
+        return self._dealt_out(self.take(after))
+
+    def _dealt_out(self, places: Places) -> Places:
+        """Tasks that are alike get neighbours: named in steps, each has one from here and one from there."""
+        alike: dict[tuple[NodeId, Resources], list[DeviceId]] = {}
+        for place in places:
+            if place.resources.gpus > 1:
+                alike.setdefault((place.node, place.resources), []).extend(place.devices)
+        for (node, _), devices in alike.items():
+            order = [device.id for device in self._snapshot.nodes_by_id[node].devices]
+            devices.sort(key=order.index, reverse=True)
+        return tuple(
+            place._replace(devices=tuple(alike[place.node, place.resources].pop() for _ in place.devices))
+            if place.resources.gpus > 1
+            else place
+            for place in places
+        )
 
     def _named(self, place: Place) -> Place:
         free = self._free[place.node]
