@@ -9,16 +9,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.follow import Followed, follow
-from swell.engines.kubernetes.hands import POD_KINDS, Hands
+from swell.engines.kubernetes.follow import follow
+from swell.engines.kubernetes.hands import Hands
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.lease import NotHeld
+from swell.engines.kubernetes.life import Life, differs, is_there, make_run, parse_number, pod_log, uids
 from swell.engines.kubernetes.logs import LogKeeper
-from swell.engines.kubernetes.logstream import PodLog
 from swell.engines.kubernetes.nodes import make_node
 from swell.engines.kubernetes.numbering import number
 from swell.engines.kubernetes.objects import ObjectSeen
@@ -28,7 +28,7 @@ from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reserving import Reservations
 from swell.engines.kubernetes.resources import PODS, Resource
 from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
-from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.engines.kubernetes.wanted import Seen, Wanted
 from swell.engines.logfolder import LogFolder
 from swell.errors import Conflict, Rejected, SwellError, Unavailable
 from swell.model.cluster import Node, NodeId
@@ -46,34 +46,6 @@ RESERVE_S = 180.0  # within this a GPU is ready to be shared, its pod's image be
 PAUSE_S_MAX = 5.0
 SILENCE_S = 60.0  # a node that is not ready for longer is out of reach
 TIMER_S = 1.0
-
-
-@dataclass(slots=True)
-class Life:
-    """An attempt from its start until it is forgotten."""
-
-    wanted: Wanted
-    document: Document  #: its manifest
-    memory: Memory = field(default_factory=Memory)
-    reported: dict[int, TaskSeen] = field(default_factory=dict)
-    run: Followed | None = None
-    finished_at: float | None = None  #: None: it has not
-    nodes: tuple[NodeId, ...] = ()
-
-    @property
-    def is_ours(self) -> bool:
-        """Made by us, so that we may make and remove it; a manifest with a uid is somebody else's object."""
-        return "uid" not in self.document["metadata"]
-
-    @property
-    def remakes(self) -> bool:
-        """Plain pods of somebody else, of which an earlier attempt took away what it had bound."""
-        pods = self.document.get("pods") or ()
-        return self.wanted.attempt.number > 1 and bool(pods) and all("document" in pod for pod in pods)
-
-    @property
-    def has_object(self) -> bool:
-        return self.document["kind"] not in POD_KINDS
 
 
 class KubernetesEngine:
@@ -158,7 +130,7 @@ class KubernetesEngine:
                 life.memory.kind = life.document["kind"] if life.has_object else ""
                 self._lives[wanted.attempt] = life
                 self._by_job[wanted.attempt.job] = wanted.attempt
-                self._by_uid |= dict.fromkeys(_uids(life.document), wanted.attempt)
+                self._by_uid |= dict.fromkeys(uids(life.document), wanted.attempt)
             else:
                 known.wanted = replace(wanted, has_begun=wanted.has_begun or known.wanted.has_begun)
                 known.reported.clear()
@@ -184,7 +156,7 @@ class KubernetesEngine:
                 return
             if self._by_job.get(attempt.job) == attempt:
                 del self._by_job[attempt.job]
-            for uid in _uids(life.document):
+            for uid in uids(life.document):
                 self._by_uid.pop(uid, None)
             self._changed.discard(attempt)
             self._due.pop(attempt, None)
@@ -250,14 +222,14 @@ class KubernetesEngine:
         if found.is_finished and not self._has_all_logs(life, seen):
             found = replace(found, is_finished=False)
             self._again(life)
-        if life.run is None or _differs(life.run, found):
+        if life.run is None or differs(life.run, found):
             life.run = found
-            runs += [_run_seen(life.wanted, found, node) for node in wanted.nodes]
+            runs += [make_run(life.wanted, found, node) for node in wanted.nodes]
 
     def _has_all_logs(self, life: Life, seen: Seen) -> bool:
         """A job that has ended is asked for its log at once; the last of it is on its way."""
         sources = [
-            _pod_log(life.wanted.attempt, rank, pod)
+            pod_log(life.wanted.attempt, rank, pod)
             for rank, pod in seen.pods
             if rank is not None and pod.ended is not None and pod.ended.has_run
         ]
@@ -314,12 +286,12 @@ class KubernetesEngine:
 
     def _ours(self) -> Callable[[PodSeen], bool]:
         jobs = {str(job) for job in self._by_job}
-        uids = set(self._by_uid)
+        roots = set(self._by_uid)
 
         def is_ours(pod: PodSeen) -> bool:
             if pod.labels.get(STORE) == self._store and pod.scheduler == SCHEDULER:
                 return pod.labels.get(JOB) in jobs
-            return self.cluster.root(pod) in uids
+            return self.cluster.root(pod) in roots
 
         return is_ours
 
@@ -362,7 +334,7 @@ class KubernetesEngine:
 
     def _look(self, life: Life, nodes: dict[NodeId, NodeSeen]) -> Seen:
         """What the watches show, or what the API server has answered since."""
-        present = frozenset(place.node for place in life.wanted.places.values() if _is_there(nodes, place.node))
+        present = frozenset(place.node for place in life.wanted.places.values() if is_there(nodes, place.node))
         memory = life.memory
         if not life.has_object:
             return Seen(None, tuple((self._rank(life, pod), pod) for pod in self._pods_of(life)), present)
@@ -400,11 +372,11 @@ class KubernetesEngine:
         namespace = self._hands.namespace(life.document)
         made = self.cluster.pods_of_job((self._store, str(life.wanted.attempt.job)))
         ours = [pod for pod in made if pod.namespace == namespace]  # a label is easily written elsewhere
-        return ours if life.is_ours else [*self.cluster.pods(_uids(life.document)), *ours]
+        return ours if life.is_ours else [*self.cluster.pods(uids(life.document)), *ours]
 
     def _rank(self, life: Life, pod: PodSeen) -> int | None:
-        uids = _uids(life.document)
-        return uids.index(pod.uid) if pod.uid in uids else _number(pod.annotations.get(RANK, "0"))
+        known = uids(life.document)
+        return known.index(pod.uid) if pod.uid in known else parse_number(pod.annotations.get(RANK, "0"))
 
     # -- the hands -------------------------------------------------------------------------------------------------
 
@@ -524,9 +496,9 @@ class KubernetesEngine:
             if not life.is_ours or pod.attempt in (None, life.wanted.attempt):
                 life.memory.met[rank] = pod.uid
             if pod.ended is not None and pod.ended.has_run:
-                self._logs.finish(_pod_log(life.wanted.attempt, rank, pod))
+                self._logs.finish(pod_log(life.wanted.attempt, rank, pod))
             elif pod.started_at is not None:
-                self._logs.follow(_pod_log(life.wanted.attempt, rank, pod))
+                self._logs.follow(pod_log(life.wanted.attempt, rank, pod))
 
     def _watch_patience(self, life: Life, seen: Seen) -> None:
         """A gang that does not become whole gives its room back."""
@@ -554,41 +526,3 @@ class KubernetesEngine:
         with self._lock:
             self._changed.add(life.wanted.attempt)
         self._wake()
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
-
-
-def _uids(document: Document) -> list[str]:
-    """Of what came by kubectl: the object, or its pods."""
-    pods = document.get("pods")
-    if pods is not None:
-        return [pod["uid"] for pod in pods]
-    uid = document["metadata"].get("uid")
-    return [] if uid is None else [uid]
-
-
-def _is_there(nodes: dict[NodeId, NodeSeen], name: NodeId) -> bool:
-    node = nodes.get(name)
-    return node is not None and node.is_ready
-
-
-def _differs(one: Followed, other: Followed) -> bool:
-    return (one.is_finished, one.trouble, one.in_use, one.left) != (
-        other.is_finished,
-        other.trouble,
-        other.in_use,
-        other.left,
-    )
-
-
-def _run_seen(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
-    lanes = {**wanted.places, **wanted.draining}
-    mine = {number for number, place in lanes.items() if place.node == node}
-    in_use = tuple(number for number in found.in_use if number in mine)
-    return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
-
-
-def _pod_log(attempt: AttemptId, rank: int, pod: PodSeen) -> PodLog:
-    return PodLog(attempt, rank, pod.namespace, pod.name, pod.uid, pod.node)

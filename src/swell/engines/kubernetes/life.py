@@ -1,0 +1,83 @@
+"""What is an attempt from its start until it is forgotten, and what is said of it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from swell.engines.kubernetes.follow import Followed
+from swell.engines.kubernetes.hands import POD_KINDS
+from swell.engines.kubernetes.logstream import PodLog
+from swell.engines.kubernetes.picture import NodeSeen, PodSeen
+from swell.engines.kubernetes.wanted import Memory, Wanted
+from swell.model.cluster import NodeId
+from swell.model.job import AttemptId
+from swell.model.launch import RunSeen, TaskSeen
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Life:
+    """An attempt from its start until it is forgotten."""
+
+    wanted: Wanted
+    document: Document  #: its manifest
+    memory: Memory = field(default_factory=Memory)
+    reported: dict[int, TaskSeen] = field(default_factory=dict)
+    run: Followed | None = None
+    finished_at: float | None = None  #: None: it has not
+    nodes: tuple[NodeId, ...] = ()
+
+    @property
+    def is_ours(self) -> bool:
+        """Made by us, so that we may make and remove it; a manifest with a uid is somebody else's object."""
+        return "uid" not in self.document["metadata"]
+
+    @property
+    def remakes(self) -> bool:
+        """Plain pods of somebody else, of which an earlier attempt took away what it had bound."""
+        pods = self.document.get("pods") or ()
+        return self.wanted.attempt.number > 1 and bool(pods) and all("document" in pod for pod in pods)
+
+    @property
+    def has_object(self) -> bool:
+        return self.document["kind"] not in POD_KINDS
+
+
+def parse_number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def uids(document: Document) -> list[str]:
+    """Of what came by kubectl: the object, or its pods."""
+    pods = document.get("pods")
+    if pods is not None:
+        return [pod["uid"] for pod in pods]
+    uid = document["metadata"].get("uid")
+    return [] if uid is None else [uid]
+
+
+def is_there(nodes: dict[NodeId, NodeSeen], name: NodeId) -> bool:
+    node = nodes.get(name)
+    return node is not None and node.is_ready
+
+
+def differs(one: Followed, other: Followed) -> bool:
+    return (one.is_finished, one.trouble, one.in_use, one.left) != (
+        other.is_finished,
+        other.trouble,
+        other.in_use,
+        other.left,
+    )
+
+
+def make_run(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
+    lanes = {**wanted.places, **wanted.draining}
+    mine = {number for number, place in lanes.items() if place.node == node}
+    in_use = tuple(number for number in found.in_use if number in mine)
+    return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
+
+
+def pod_log(attempt: AttemptId, rank: int, pod: PodSeen) -> PodLog:
+    return PodLog(attempt, rank, pod.namespace, pod.name, pod.uid, pod.node)
