@@ -46,12 +46,11 @@ class Devices:
         """With names for whole GPUs that have none yet; one that is shared from now on is nobody's whole one."""
         return tuple([self._named(place) for place in places])
 
-    def exchange(self, before: Places, after: Places) -> Places:
-        """One that has become wider keeps what it has, or is somewhere else."""
-        kept = {(place.node, device) for place in after for device in place.devices}
-        for place in before:
-            self._free[place.node][:0] = [device for device in place.devices if (place.node, device) not in kept]
-        return self.take(after)
+    def give(self, places: Places) -> None:
+        """Whole ones that were taken; they are the first to be taken again."""
+        for place in reversed(places):
+            if place.resources.gpus:
+                self._free[place.node][:0] = place.devices
 
     def _named(self, place: Place) -> Place:
         free = self._free[place.node]

@@ -38,7 +38,7 @@ from swell.planner.quota import Sheet
 from swell.planner.rank import is_late, line_up, may_change_slots, rank
 from swell.planner.reserve import Holder, Reservation, reserve
 from swell.planner.resize import Seat, gpus_per_step, is_there, least_places, widths
-from swell.planner.room import Places, Room, taken
+from swell.planner.room import Places, Room, taken, unnamed
 from swell.planner.size import claim, most, seat, spread
 
 
@@ -355,7 +355,22 @@ class _Walk:
         starting = [Seat(job, places) for job, places in self.starts if job.shape.is_elastic]
         if starting:
             sizes = self._widths([*self._seated(), *starting], quiet)
-        return [self._begin(job, places, sizes.get(job.id, job.shape.width_min)) for job, places in self.starts]
+        starts = [self._begin(job, places, sizes.get(job.id, job.shape.width_min)) for job, places in self.starts]
+        return self._with_neighbours(starts, starting) if starting else starts
+
+    def _with_neighbours(self, starts: list[Start], elastic: list[Seat]) -> list[Start]:
+        """GPUs side by side for elastic jobs, whose widths are known only now.
+
+        Who will still be there when the reservation begins chooses first, beside it.
+        """
+        for one in reversed(elastic):
+            self.devices.give(one.places)
+        first, now = self.first, self.snapshot.now
+        found = {start.job: start for start in starts}
+        for job in sorted((one.job for one in elastic), key=lambda job: not (first and first.is_outlived_by(job, now))):
+            places = unnamed(taken(found[job.id].slots))
+            found[job.id] = replace(found[job.id], slots=place(self.devices.take(places)))
+        return [found[start.job] for start in starts]
 
     def _begin(self, job: JobView, seat: Places, width: int) -> Start:
         places = seat
@@ -365,7 +380,7 @@ class _Walk:
             rooms = (self.spare, self.line, *self._beside(job))
             width, places = spread(job.shape, seat, rooms, width_max=self._within_limit(job, width))
             self._book(job, seat, places)
-        start = Start(job.id, width, place(self.devices.exchange(seat, places)))
+        start = Start(job.id, width, place(places))
         if job.shape.is_elastic and resumes(job):
             self._seat_started(job, start, places)
         return start

@@ -298,6 +298,11 @@ def taken(slots: Iterable[Slot]) -> Places:
     return tuple([Place(slot.node, slot.resources, slot.devices) for slot in slots])
 
 
+def unnamed(places: Places) -> Places:
+    """The same, of whole GPUs any."""
+    return tuple([place._replace(devices=()) if place.resources.gpus else place for place in places])
+
+
 def at(rooms: Sequence[Room], node: NodeId) -> Room:
     """What is there on one node in every room; for reading only."""
     first, *others = rooms
