@@ -63,7 +63,7 @@ class Devices:
             return place
         assert missing <= len(free), f"room said {missing} devices are free on {place.node}, the list has {len(free)}"
         taken, self._free[place.node] = free[:missing], free[missing:]
-        return place._replace(devices=(*place.devices, *taken))
+        return Place(place.node, place.resources, (*place.devices, *taken))
 
 
 def place(places: Places, *, first_number: int = 0) -> tuple[Slot, ...]:

@@ -191,16 +191,18 @@ class Room:
         if place.resources.is_share:
             self._take_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
         else:
-            self._shared[place.node].whole |= {*place.devices}
-            if self._shared[place.node].open:
+            shared = self._shared[place.node]
+            shared.whole = shared.whole.union(place.devices)
+            if shared.open:
                 self._free[place.node] += self._open_among(place)
 
     def _give_devices(self, place: Place) -> None:
         if place.resources.is_share:
             self._give_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
         else:
-            self._shared[place.node].whole -= {*place.devices}
-            if self._shared[place.node].open:
+            shared = self._shared[place.node]
+            shared.whole = shared.whole.difference(place.devices)
+            if shared.open:
                 self._free[place.node] -= self._open_among(place)
 
     # -- one GPU, several tasks --------------------------------------------------------------------------------
