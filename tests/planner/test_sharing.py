@@ -176,6 +176,18 @@ def test_room_for_a_whole_gpu_is_there_when_the_last_share_has_ended() -> None:
     assert why(now, 5)[0] is Code.WAITING_IN_LINE
 
 
+def test_a_share_opens_another_gpu_rather_than_one_that_is_to_become_whole_for_somebody() -> None:
+    now = world(
+        node("a", gpus=1, gpu_gib=8),
+        node("b", gpus=2),
+        running(1, on="b", gpu_gib=12, device="b-gpu0", time="1h"),
+        queued(2, gpus=2),
+        queued(3, gpu_gib=1),
+    )
+    assert started(planned(now)) == {3: ("a-gpu0",)}
+    assert why(now, 2)[0] is Code.WAITING_FOR_ROOM
+
+
 def test_a_job_that_uses_more_than_it_reserved_is_counted_with_what_it_uses() -> None:
     over = running(1, on="a", gpu_gib=20, device="a-gpu0")
     now = world(node("a", gpus=1), over, queued(2, gpu_gib=1))
