@@ -23,8 +23,6 @@ check: environment
 
 test: check system
 	@$(BIN)/pytest -q -m "slow and not cluster"
-	@$(BIN)/python -m tests.cluster build --tests
-	@$(BIN)/pytest -q -m cluster
 
 # A Kubernetes cluster to try things on. CLUSTER="--kubelets 2 --gpus 4 --operators training" asks for real nodes.
 CLUSTER ?= --kwok 10

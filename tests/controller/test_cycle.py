@@ -130,6 +130,24 @@ def test_an_array_that_gave_all_its_room_back_waits_and_goes_on_with_what_it_has
     assert stage.kinds(array) == ["Submitted", "Started", "Running", "Stopping", "Yielded", "Started"]
 
 
+def test_an_array_whose_last_task_was_lost_while_its_room_was_taken_back_lines_up_again(stage: Stage) -> None:
+    """A round of faults: its pod was deleted in its last lane; believed to run, it kept its array waiting for ever."""
+    array = stage.array("0-1", 4)
+    stage.cycle()
+    stage.began(array, 0, 1)
+    stage.run(array, in_use=(0, 1), left=0)
+    stage.cycle()
+    stage.ended(array, 0)
+    stage.run(array, in_use=(), left=0)
+    stage.cycle()
+    assert stage.states(array) == ["stopping"]
+    stage.run(array, revision=2, done=True)
+    stage.cycle()
+    assert stage.states(array) == ["starting"]
+    [launch] = stage.engine.launches[AttemptId(array, 2)]
+    assert launch.indices == "1"
+
+
 def test_a_queued_job_is_cancelled_at_once_and_a_running_one_is_stopped_first(stage: Stage) -> None:
     running, queued = stage.gang(4), stage.gang(4)
     stage.cycle()

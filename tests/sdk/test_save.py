@@ -208,7 +208,7 @@ def test_a_container_that_is_started_again_within_its_attempt_goes_on_where_it_w
     else:
         first.save(write, epochs_done=2)
     wait_until(lambda: ".reported-12.3.json" in names(folder), "the server to know")
-    first.fall_silent()
+    first.close()  # nothing of it goes on when it is started again
 
     again = Run(told)
 

@@ -122,7 +122,7 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
     if job.state is not JobState.STOPPING:
         if job.cancel_by is not None:
             effects += stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
-        elif job.shape.is_array and not job.slots and job.unfinished > job.running:
+        elif job.shape.is_array and not job.slots and job.unfinished > 0:  # also what was lost while it ran
             effects += stop(job, changes, "its room went to jobs before it; the rest of it waits", None)
         elif job.asked is not None and _is_leaving(job):
             hasten(job, changes, now)
@@ -180,6 +180,8 @@ def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
     assert job.attempt is not None
     job.set_attempt(replace(job.attempt, slots=(), ended_at=now, outcome="yielded"), changes)
     job.attempt = None
+    job.running = 0
+    job.ended = {index: True for index, has_ended in job.ended.items() if has_ended}
     job.begun_now.clear()
     job.finished_on.clear()
     job.gpu = {}
