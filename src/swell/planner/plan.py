@@ -239,7 +239,7 @@ class _Walk:
             if places is not None and self._can_start_after_all(job):
                 return True
         if places is not None:
-            self._claim(job, places)
+            self._claim(job, places, is_new=True)
             if self.claimer is None:
                 self.claimer = job.id
         elif self.first is None:
@@ -250,12 +250,12 @@ class _Walk:
         self._stand_in_front(job)
         return places is not None
 
-    def _claim(self, job: JobView, places: Places) -> None:
+    def _claim(self, job: JobView, places: Places, *, is_new: bool) -> None:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
         self.devices.leave_to_the_last(places)  # nobody starts where they would have to go away again
-        self.kept.add(job, places, is_new=not job.slots)
+        self.kept.add(job, places, is_new=is_new)
 
     def _can_start_after_all(self, job: JobView) -> bool:
         """What its victims give back serves the one before it, so what is free now is there for this one."""
@@ -334,7 +334,7 @@ class _Walk:
         allowed = int(min(wanted, self.kept.copies(job)))
         places = beside(job.shape, node, self._claimable(), count=allowed, held=held, is_steady=True)
         if places:
-            self._claim(job, places)
+            self._claim(job, places, is_new=False)
             self._stand_in_front(job)
 
     # -- the end -----------------------------------------------------------------------------------------
