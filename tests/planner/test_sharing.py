@@ -167,6 +167,21 @@ def test_room_kept_for_shares_stays_where_it_is_when_others_open_a_gpu() -> None
     assert planned(applied(now, plan)).actions == ()
 
 
+def test_nothing_is_added_on_a_gpu_that_is_emptied_for_somebody() -> None:
+    """An array was started beside the slot that is drained for job 2; the next plan drained it again, and so on."""
+    now = world(
+        node("a", gpus=2),
+        running(1, on="a", gpu_gib=9, device="a-gpu1"),
+        queued(2, gpus=1),
+        array(3, tasks=5, at_once=2, gpu_gib=10, slots=1, devices=("a-gpu0",), draining=(0,)),
+        array(4, tasks=5, at_once=2, gpu_gib=4),
+        queued(5, gpu_gib=4),
+    )
+    plan = planned(now)
+    assert "a-gpu0" not in {device for devices in started(plan).values() for device in devices}
+    assert planned(applied(now, plan)).actions == ()
+
+
 def test_room_for_a_whole_gpu_is_there_when_the_last_share_has_ended() -> None:
     shares = [running(n, on="a", gpu_gib=4, device="a-gpu0", time=f"{n}h") for n in (1, 2)]
     now = world(

@@ -81,6 +81,7 @@ class _Walk:
         self.elastic: dict[JobId, JobView] = {}  # those of them whose width may change, or is about to
         self.victims: dict[JobId, tuple[JobView, JobId]] = {}  # and those that lose their place, and to whom
         self.claimer: JobId | None = None  # the first for whom others make room
+        self.has_claims = False
         self.is_plain = _is_plain(snapshot)  # nobody is overtaken, late or limited
         self.held = Sheet(snapshot)  # what users hold at this moment
         self.kept = Sheet(snapshot)  # and what they keep in `line`
@@ -176,6 +177,11 @@ class _Walk:
             return (self.first.after,)
         return ()
 
+    def _startable(self, job: JobView) -> tuple[Room, ...]:
+        """What is there for it now. Shares stay off a GPU that has to become whole for somebody's claim."""
+        is_share = any(resources.is_share for resources, _ in job.shape.roles)
+        return (self.spare, *((self.line,) if is_share and self.has_claims else ()), *self._after(job))
+
     def _claimable(self) -> tuple[Room, ...]:
         # Nobody knows when a claim is fulfilled, so it leaves the reservation alone whatever its limit is.
         return (self.line,) if self.first is None else (self.line, self.first.after)
@@ -183,7 +189,7 @@ class _Walk:
     # -- waiting jobs ------------------------------------------------------------------------------------
 
     def _visit_waiting(self, job: JobView) -> None:
-        places = seat(job, (self.spare, *self._after(job))) if self.held.allows(job) else None
+        places = seat(job, self._startable(job)) if self.held.allows(job) else None
         if places is None:
             self._refuse(job)
         elif job.shape.is_array:
@@ -254,12 +260,13 @@ class _Walk:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
+        self.has_claims = True
         self.devices.leave_to_the_last(places)  # nobody starts where they would have to go away again
         self.kept.add(job, places, is_new=is_new)
 
     def _can_start_after_all(self, job: JobView) -> bool:
         """What its victims give back serves the one before it, so what is free now is there for this one."""
-        places = seat(job, (self.spare, *self._after(job))) if self._may_start(job) else None
+        places = seat(job, self._startable(job)) if self._may_start(job) else None
         if places is None:
             return False
         del self.verdicts[job.id]
@@ -326,7 +333,7 @@ class _Walk:
 
     def _add_slots(self, job: JobView, node: NodeId, wanted: int, *, held: int) -> Places:
         """Further slots on the node it is on."""
-        rooms = (self.spare, *self._after(job))
+        rooms = self._startable(job)
         places = beside(job.shape, node, rooms, count=wanted, held=held, is_steady=False)
         return self._occupy(job, places) if places else ()
 
