@@ -194,6 +194,8 @@ def serve(state: StateFolder, flags: Flags) -> None:
         http.run(sockets=listeners)
     finally:
         services.doorkeeper.close_all()
+        if services.members is not None:
+            services.members.close()
         controller.close()
         works.close()
         notifier.close()

@@ -464,6 +464,8 @@ class KubernetesEngine:
             return []
         seen = self._look(life, nodes)
         self._meet(life, seen)
+        if life.finished_at is not None:
+            self._wake()  # it has ended, and only the rest of its log is waited for
         if life.has_object:
             steps = object_steps(life.wanted, seen, memory, is_ours=life.is_ours)
         else:
