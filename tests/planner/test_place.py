@@ -62,6 +62,18 @@ def test_devices_are_given_in_order_and_those_in_use_are_left_out():
     assert start.slots[0].devices == ("a-gpu1", "a-gpu2")
 
 
+def test_elastic_jobs_that_start_together_get_neighbouring_devices():
+    now = world(node("a", gpus=4), queued(1, gpus="1..2"), queued(2, gpus="1..2"))
+    devices = {action.job: action.slots[0].devices for action in make_plan(now).actions}
+    assert devices == {1: ("a-gpu0", "a-gpu1"), 2: ("a-gpu2", "a-gpu3")}
+
+
+def test_devices_are_given_in_the_order_of_the_node_whatever_they_are_called():
+    now = world(node("a", gpus=12), queued(1, gpus=3), queued(2, gpus=9))
+    devices = {action.job: action.slots[0].devices for action in make_plan(now).actions}
+    assert devices == {1: tuple(f"a-gpu{n}" for n in range(3)), 2: tuple(f"a-gpu{n}" for n in range(3, 12))}
+
+
 def test_the_devices_of_a_draining_slot_are_not_free():
     now = world(node("a", gpus=2), array(1, gpus=1, slots=1, draining=(0,), tasks=1), queued(2, gpus=1))
     (start,) = make_plan(now).actions

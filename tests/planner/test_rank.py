@@ -166,6 +166,22 @@ def test_what_is_reserved_for_a_job_counts_for_its_owners_limit() -> None:
     )
 
 
+def test_an_array_that_starts_with_fewer_slots_than_it_may_have_is_one_running_job() -> None:
+    """It was counted once for what it got and once for what it waits for; the next plan started job 3."""
+    now = with_users(
+        world(
+            node("a", cpus=2),
+            node("b", cpus=1),
+            array(1, tasks=4, slots=1, user="ben"),
+            array(2, tasks=4, at_once=2, user="anna", priority=1),
+            array(3, tasks=1, user="anna"),
+        ),
+        anna=Standing(running_max=2),
+    )
+    assert started(now) == [2, 3]
+    assert started(applied(now, planned(now))) == []
+
+
 def test_an_array_has_as_many_slots_as_its_owner_may_hold() -> None:
     now = with_users(world(node("a", gpus=8), array(1, gpus=1, user="anna")), anna=Standing(gpus_max=3))
     [start] = planned(now).actions

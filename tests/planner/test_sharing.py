@@ -167,6 +167,21 @@ def test_room_kept_for_shares_stays_where_it_is_when_others_open_a_gpu() -> None
     assert planned(applied(now, plan)).actions == ()
 
 
+def test_nothing_is_added_on_a_gpu_that_is_emptied_for_somebody() -> None:
+    """An array was started beside the slot that is drained for job 2; the next plan drained it again, and so on."""
+    now = world(
+        node("a", gpus=2),
+        running(1, on="a", gpu_gib=9, device="a-gpu1"),
+        queued(2, gpus=1),
+        array(3, tasks=5, at_once=2, gpu_gib=10, slots=1, devices=("a-gpu0",), draining=(0,)),
+        array(4, tasks=5, at_once=2, gpu_gib=4),
+        queued(5, gpu_gib=4),
+    )
+    plan = planned(now)
+    assert "a-gpu0" not in {device for devices in started(plan).values() for device in devices}
+    assert planned(applied(now, plan)).actions == ()
+
+
 def test_room_for_a_whole_gpu_is_there_when_the_last_share_has_ended() -> None:
     shares = [running(n, on="a", gpu_gib=4, device="a-gpu0", time=f"{n}h") for n in (1, 2)]
     now = world(
@@ -174,6 +189,18 @@ def test_room_for_a_whole_gpu_is_there_when_the_last_share_has_ended() -> None:
     )
     assert started(planned(now)) == {4: ("a-gpu0",)}, "one that ends in time may go first, one that does not may not"
     assert why(now, 5)[0] is Code.WAITING_IN_LINE
+
+
+def test_a_share_opens_another_gpu_rather_than_one_that_is_to_become_whole_for_somebody() -> None:
+    now = world(
+        node("a", gpus=1, gpu_gib=8),
+        node("b", gpus=2),
+        running(1, on="b", gpu_gib=12, device="b-gpu0", time="1h"),
+        queued(2, gpus=2),
+        queued(3, gpu_gib=1),
+    )
+    assert started(planned(now)) == {3: ("a-gpu0",)}
+    assert why(now, 2)[0] is Code.WAITING_FOR_ROOM
 
 
 def test_a_job_that_uses_more_than_it_reserved_is_counted_with_what_it_uses() -> None:

@@ -167,7 +167,7 @@ def test_every_job_that_can_run_ends(story: Story):
 
 @given(sharing_stories())
 def test_a_share_opens_a_whole_gpu_only_where_no_open_one_has_room(story: Story):
-    """Fragmentation: what is whole stays whole for those who need that."""
+    """Fragmentation: what is whole stays whole for those who need that, but for one that is kept for somebody."""
     for _, snapshot, plan in played(story):
         starts = [action for action in plan.actions if isinstance(action, Start)]
         if len(plan.actions) != 1 or not starts or snapshot.jobs_by_id[starts[0].job].shape.is_array:
@@ -175,6 +175,8 @@ def test_a_share_opens_a_whole_gpu_only_where_no_open_one_has_room(story: Story)
         [start] = starts
         job = snapshot.jobs_by_id[start.job]
         if len(start.slots) != 1 or not start.slots[0].resources.is_share:
+            continue
+        if is_room_kept_before(job, snapshot, plan):
             continue
         slot = start.slots[0]
         if holders(snapshot, snapshot.nodes_by_id[slot.node], slot.devices[0]):
@@ -187,6 +189,13 @@ def test_a_share_opens_a_whole_gpu_only_where_no_open_one_has_room(story: Story)
             for node in snapshot.nodes
             for device in node.devices
         )
+
+
+def is_room_kept_before(job: JobView, snapshot: Snapshot, plan: Plan) -> bool:
+    """Does anybody who can run wait before it?"""
+    line = [one.id for one in waiting(snapshot)]
+    ahead = [plan.verdicts[one] for one in line[: line.index(job.id)] if one in plan.verdicts]
+    return any(verdict.code is not Code.CANNOT_RUN_HERE for verdict in ahead)
 
 
 def _left_mib(snapshot: Snapshot, node: Node, device_id: str) -> int:

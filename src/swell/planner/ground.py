@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from operator import attrgetter
 
 from swell.model.cluster import Device, DeviceId, Node, NodeId
 from swell.model.placement import Rules
@@ -12,8 +13,11 @@ Gpus = frozenset[tuple[NodeId, DeviceId]]
 
 
 def smallest_first(node: Node) -> list[Device]:
-    """The order in which GPUs are given away: what is large is left for those who need that."""
-    return sorted(node.devices, key=lambda device: (device.memory_mib, device.id))
+    """The order in which GPUs are given away: what is large is left for those who need that.
+
+    Among equals that of the node, where neighbours are often connected more closely.
+    """
+    return sorted(node.devices, key=attrgetter("memory_mib"))
 
 
 class Cards:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.plan import Slot, Snapshot
-from swell.model.resources import Resources
 from swell.planner.ground import Gpus, smallest_first
 from swell.planner.room import Place, Places
 
@@ -33,7 +32,6 @@ class Devices:
             node.id: [device.id for device in smallest_first(node) if (node.id, device.id) not in unfree]
             for node in snapshot.nodes
         }
-        self._snapshot = snapshot
 
     def leave_to_the_last(self, places: Iterable[Place]) -> None:
         """What is promised to somebody who waits is used meanwhile only where nothing else is left."""
@@ -48,28 +46,11 @@ class Devices:
         """With names for whole GPUs that have none yet; one that is shared from now on is nobody's whole one."""
         return tuple([self._named(place) for place in places])
 
-    def exchange(self, before: Places, after: Places) -> Places:
-        """One that has become wider keeps what it has, or is somewhere else."""
-        kept = {(place.node, device) for place in after for device in place.devices}
-        for place in before:
-            self._free[place.node][:0] = [device for device in place.devices if (place.node, device) not in kept]
-        return self._dealt_out(self.take(after))
-
-    def _dealt_out(self, places: Places) -> Places:
-        """Tasks that are alike get neighbours: named in steps, each has one from here and one from there."""
-        alike: dict[tuple[NodeId, Resources], list[DeviceId]] = {}
-        for place in places:
-            if place.resources.gpus > 1:
-                alike.setdefault((place.node, place.resources), []).extend(place.devices)
-        for (node, _), devices in alike.items():
-            order = [device.id for device in self._snapshot.nodes_by_id[node].devices]
-            devices.sort(key=order.index, reverse=True)
-        return tuple(
-            place._replace(devices=tuple(alike[place.node, place.resources].pop() for _ in place.devices))
-            if place.resources.gpus > 1
-            else place
-            for place in places
-        )
+    def give(self, places: Places) -> None:
+        """Whole ones that were taken; they are the first to be taken again."""
+        for place in reversed(places):
+            if place.resources.gpus:
+                self._free[place.node][:0] = place.devices
 
     def _named(self, place: Place) -> Place:
         free = self._free[place.node]
@@ -82,7 +63,7 @@ class Devices:
             return place
         assert missing <= len(free), f"room said {missing} devices are free on {place.node}, the list has {len(free)}"
         taken, self._free[place.node] = free[:missing], free[missing:]
-        return place._replace(devices=(*place.devices, *taken))
+        return Place(place.node, place.resources, (*place.devices, *taken))
 
 
 def place(places: Places, *, first_number: int = 0) -> tuple[Slot, ...]:

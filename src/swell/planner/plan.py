@@ -38,7 +38,7 @@ from swell.planner.quota import Sheet
 from swell.planner.rank import is_late, line_up, may_change_slots, rank
 from swell.planner.reserve import Holder, Reservation, reserve
 from swell.planner.resize import Seat, gpus_per_step, is_there, least_places, widths
-from swell.planner.room import Places, Room, taken
+from swell.planner.room import Places, Room, taken, unnamed
 from swell.planner.size import claim, most, seat, spread
 
 
@@ -81,6 +81,7 @@ class _Walk:
         self.elastic: dict[JobId, JobView] = {}  # those of them whose width may change, or is about to
         self.victims: dict[JobId, tuple[JobView, JobId]] = {}  # and those that lose their place, and to whom
         self.claimer: JobId | None = None  # the first for whom others make room
+        self.has_claims = False
         self.is_plain = _is_plain(snapshot)  # nobody is overtaken, late or limited
         self.held = Sheet(snapshot)  # what users hold at this moment
         self.kept = Sheet(snapshot)  # and what they keep in `line`
@@ -176,6 +177,11 @@ class _Walk:
             return (self.first.after,)
         return ()
 
+    def _startable(self, job: JobView) -> tuple[Room, ...]:
+        """What is there for it now. Shares stay off a GPU that has to become whole for somebody's claim."""
+        is_share = any(resources.is_share for resources, _ in job.shape.roles)
+        return (self.spare, *((self.line,) if is_share and self.has_claims else ()), *self._after(job))
+
     def _claimable(self) -> tuple[Room, ...]:
         # Nobody knows when a claim is fulfilled, so it leaves the reservation alone whatever its limit is.
         return (self.line,) if self.first is None else (self.line, self.first.after)
@@ -183,7 +189,7 @@ class _Walk:
     # -- waiting jobs ------------------------------------------------------------------------------------
 
     def _visit_waiting(self, job: JobView) -> None:
-        places = seat(job, (self.spare, *self._after(job))) if self.held.allows(job) else None
+        places = seat(job, self._startable(job)) if self.held.allows(job) else None
         if places is None:
             self._refuse(job)
         elif job.shape.is_array:
@@ -239,7 +245,7 @@ class _Walk:
             if places is not None and self._can_start_after_all(job):
                 return True
         if places is not None:
-            self._claim(job, places)
+            self._claim(job, places, is_new=True)
             if self.claimer is None:
                 self.claimer = job.id
         elif self.first is None:
@@ -250,16 +256,17 @@ class _Walk:
         self._stand_in_front(job)
         return places is not None
 
-    def _claim(self, job: JobView, places: Places) -> None:
+    def _claim(self, job: JobView, places: Places, *, is_new: bool) -> None:
         for room in (self.spare, *self._claimable()):
             room.take(places)
         self._hold(job, places)
+        self.has_claims = True
         self.devices.leave_to_the_last(places)  # nobody starts where they would have to go away again
-        self.kept.add(job, places, is_new=not job.slots)
+        self.kept.add(job, places, is_new=is_new)
 
     def _can_start_after_all(self, job: JobView) -> bool:
         """What its victims give back serves the one before it, so what is free now is there for this one."""
-        places = seat(job, (self.spare, *self._after(job))) if self._may_start(job) else None
+        places = seat(job, self._startable(job)) if self._may_start(job) else None
         if places is None:
             return False
         del self.verdicts[job.id]
@@ -326,7 +333,7 @@ class _Walk:
 
     def _add_slots(self, job: JobView, node: NodeId, wanted: int, *, held: int) -> Places:
         """Further slots on the node it is on."""
-        rooms = (self.spare, *self._after(job))
+        rooms = self._startable(job)
         places = beside(job.shape, node, rooms, count=wanted, held=held, is_steady=False)
         return self._occupy(job, places) if places else ()
 
@@ -334,7 +341,7 @@ class _Walk:
         allowed = int(min(wanted, self.kept.copies(job)))
         places = beside(job.shape, node, self._claimable(), count=allowed, held=held, is_steady=True)
         if places:
-            self._claim(job, places)
+            self._claim(job, places, is_new=False)
             self._stand_in_front(job)
 
     # -- the end -----------------------------------------------------------------------------------------
@@ -355,7 +362,22 @@ class _Walk:
         starting = [Seat(job, places) for job, places in self.starts if job.shape.is_elastic]
         if starting:
             sizes = self._widths([*self._seated(), *starting], quiet)
-        return [self._begin(job, places, sizes.get(job.id, job.shape.width_min)) for job, places in self.starts]
+        starts = [self._begin(job, places, sizes.get(job.id, job.shape.width_min)) for job, places in self.starts]
+        return self._with_neighbours(starts, starting) if starting else starts
+
+    def _with_neighbours(self, starts: list[Start], elastic: list[Seat]) -> list[Start]:
+        """GPUs side by side for elastic jobs, whose widths are known only now.
+
+        Who will still be there when the reservation begins chooses first, beside it.
+        """
+        for one in reversed(elastic):
+            self.devices.give(one.places)
+        first, now = self.first, self.snapshot.now
+        found = {start.job: start for start in starts}
+        for job in sorted((one.job for one in elastic), key=lambda job: not (first and first.is_outlived_by(job, now))):
+            places = unnamed(taken(found[job.id].slots))
+            found[job.id] = replace(found[job.id], slots=place(self.devices.take(places)))
+        return [found[start.job] for start in starts]
 
     def _begin(self, job: JobView, seat: Places, width: int) -> Start:
         places = seat
@@ -365,7 +387,7 @@ class _Walk:
             rooms = (self.spare, self.line, *self._beside(job))
             width, places = spread(job.shape, seat, rooms, width_max=self._within_limit(job, width))
             self._book(job, seat, places)
-        start = Start(job.id, width, place(self.devices.exchange(seat, places)))
+        start = Start(job.id, width, place(places))
         if job.shape.is_elastic and resumes(job):
             self._seat_started(job, start, places)
         return start

@@ -191,16 +191,18 @@ class Room:
         if place.resources.is_share:
             self._take_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
         else:
-            self._shared[place.node].whole |= {*place.devices}
-            if self._shared[place.node].open:
+            shared = self._shared[place.node]
+            shared.whole = shared.whole.union(place.devices)
+            if shared.open:
                 self._free[place.node] += self._open_among(place)
 
     def _give_devices(self, place: Place) -> None:
         if place.resources.is_share:
             self._give_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
         else:
-            self._shared[place.node].whole -= {*place.devices}
-            if self._shared[place.node].open:
+            shared = self._shared[place.node]
+            shared.whole = shared.whole.difference(place.devices)
+            if shared.open:
                 self._free[place.node] -= self._open_among(place)
 
     # -- one GPU, several tasks --------------------------------------------------------------------------------
@@ -296,6 +298,11 @@ def size(free: Resources) -> tuple[int, int, int]:
 
 def taken(slots: Iterable[Slot]) -> Places:
     return tuple([Place(slot.node, slot.resources, slot.devices) for slot in slots])
+
+
+def unnamed(places: Places) -> Places:
+    """The same, of whole GPUs any."""
+    return tuple([place._replace(devices=()) if place.resources.gpus else place for place in places])
 
 
 def at(rooms: Sequence[Room], node: NodeId) -> Room:
