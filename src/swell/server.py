@@ -33,20 +33,15 @@ from swell.controller.clock import SystemClock
 from swell.controller.erase import CheckpointFolders
 from swell.controller.reporting import Reporting
 from swell.errors import Conflict, Denied, SwellError
-from swell.listening import Listening, listen, read_listening
+from swell.listeners import Address, address_of, open_listeners
+from swell.listening import Listening, read_listening
 from swell.metrics import Metrics
-from swell.model.container import SOCKET_NAME
 from swell.notify import Notifiers
-from swell.sockets import listen_on
 from swell.state import EXIT_ALREADY_SERVED, StateFolder
 from swell.store import open_store
 from swell.works import LocalWorks, make_works
 
 FOLDER_LOOK_S = 10.0
-LOOPBACK = "127.0.0.1"
-#: Where only root can listen (and IANA has assigned nothing): while a box server is down, no user may take its port and
-#: be told what jobs report, with their tokens.
-BOX_PORTS = range(1011, 1021)
 
 log = logging.getLogger(__name__)
 
@@ -132,74 +127,19 @@ def serve(state: StateFolder, flags: Flags) -> None:
     beyond = flags.listening(config)
     if flags.token_file is not None:
         state.keep_secret(state.token, flags.token_file)
-    listeners = _listeners(state, flags.port, beyond)
-    address = f"{LOOPBACK}:{listeners[0].getsockname()[1]}"
-    url = f"http://{address}" if beyond is None else beyond.url
-    clock = SystemClock()
-    store = open_store(state.database, clock.now)
-    works = make_works(state, flags.cluster(config), store, lambda: controller.look())
-    job_secret = state.secret(state.job_secret)
-    metrics = Metrics()
-    metrics.go_on_from(store.counts())
-    store.on_commit = metrics.committed
-    notifier = Notifiers(lambda job: controller.told(job))
-    controller = Controller(
-        store,
-        works.engine,
-        clock,
-        keep_s=config.keep_s,
-        reporting=Reporting(url, job_secret, works.checkpoints),
-        notify=notifier.tell,
-        erase_checkpoints=CheckpointFolders(state.checkpoints).erase,
-        watch=metrics.cycled,
-        half_life_s=config.half_life_s,
-        limits=config.limits_of,
-    )
-    services = Services(
-        store=store,
-        controller=controller,
-        engine=works.engine,
-        members=None if beyond is None else works.members(config, getpass.getuser()),
-        try_out=works.try_out,
-        priority_classes=works.priority_classes,
-        is_ready=lambda: works.is_ready,
-        owner=getpass.getuser(),
-        token=state.secret(state.token),
-        worker_token=state.secret(state.worker_token),
-        job_secret=job_secret,
-        checkpoints=controller.checkpoint_folder,
-        sees_checkpoints=isinstance(works, LocalWorks),
-        url=url,
-        hosts=frozenset({address, address.replace(LOOPBACK, "localhost")}) | (beyond.hosts if beyond else frozenset()),
-        server_id=secrets.token_hex(8),
-        stop=lambda: http.handle_exit(signal.SIGTERM, None),
-        metrics=metrics,
-        config=config,
-        box=None if state.socket is None else Box(config.admin_group, runtime_folder=state.runtime_folder),
-    )
-    store.listen(services.committed.ring)
-    if services.workers is not None:
-        services.workers.on_desired = services.desired.ring
-    controller.on_control = services.control.ring
-    http = _Http(services)
-    works.adopt(controller)
-    works.open(controller.load)
-    controller.start()
-    state.write_json(state.server_file, _about(address, store.id))
-    log.info("swell %s serves %s from %s at http://%s", __version__, state, state.root, address)
-    services.doorkeeper.reopen(store.doors.opened())
-    FolderWatch(state, services.stop).start()
+    listeners = open_listeners(state, flags.port, beyond)
+    address = address_of(listeners[0], beyond)
+    parts = Parts(state, config, flags.cluster(config), address)
+    parts.open()
+    state.write_json(state.server_file, _about(address.local, parts.store.id))
+    log.info("swell %s serves %s from %s at http://%s", __version__, state, state.root, address.local)
+    parts.services.doorkeeper.reopen(parts.store.doors.opened())
+    FolderWatch(state, parts.services.stop).start()
     try:
-        open_standing(services)
-        http.run(sockets=listeners)
+        open_standing(parts.services)
+        parts.http.run(sockets=listeners)
     finally:
-        services.doorkeeper.close_all()
-        if services.members is not None:
-            services.members.close()
-        controller.close()
-        works.close()
-        notifier.close()
-        store.close()
+        parts.close()
         state.server_file.unlink(missing_ok=True)
         log.info("stopped")
 
@@ -221,6 +161,87 @@ def _refuse_mixing(state: StateFolder) -> None:
         return
     if os.geteuid() != 0:
         raise Denied("a box server starts tasks as the users who submit them, which only root may; run it as root")
+
+
+class Parts:
+    """All that a server is made of. The lambdas are for those who were made before whom they call."""
+
+    def __init__(self, state: StateFolder, config: Config, cluster: Cluster | None, address: Address) -> None:
+        self._state = state
+        self._config = config
+        self._address = address
+        self._clock = SystemClock()
+        self.store = open_store(state.database, self._clock.now)
+        self._works = make_works(state, cluster, self.store, lambda: self._controller.look())
+        self._job_secret = state.secret(state.job_secret)
+        self._metrics = Metrics()
+        self._metrics.go_on_from(self.store.counts())
+        self.store.on_commit = self._metrics.committed
+        self._notifier = Notifiers(lambda job: self._controller.told(job))
+        self._controller = self._make_controller()
+        self.services = self._make_services()
+        self._connect_bells()
+        self.http = _Http(self.services)
+
+    def _make_controller(self) -> Controller:
+        return Controller(
+            self.store,
+            self._works.engine,
+            self._clock,
+            keep_s=self._config.keep_s,
+            reporting=Reporting(self._address.url, self._job_secret, self._works.checkpoints),
+            notify=self._notifier.tell,
+            erase_checkpoints=CheckpointFolders(self._state.checkpoints).erase,
+            watch=self._metrics.cycled,
+            half_life_s=self._config.half_life_s,
+            limits=self._config.limits_of,
+        )
+
+    def _make_services(self) -> Services:
+        state, config, works, owner = self._state, self._config, self._works, getpass.getuser()
+        return Services(
+            store=self.store,
+            controller=self._controller,
+            engine=works.engine,
+            members=None if self._address.beyond is None else works.members(config, owner),
+            try_out=works.try_out,
+            priority_classes=works.priority_classes,
+            is_ready=lambda: works.is_ready,
+            owner=owner,
+            token=state.secret(state.token),
+            worker_token=state.secret(state.worker_token),
+            job_secret=self._job_secret,
+            checkpoints=self._controller.checkpoint_folder,
+            sees_checkpoints=isinstance(works, LocalWorks),
+            url=self._address.url,
+            hosts=self._address.hosts,
+            server_id=secrets.token_hex(8),
+            stop=lambda: self.http.handle_exit(signal.SIGTERM, None),
+            metrics=self._metrics,
+            config=config,
+            box=None if state.socket is None else Box(config.admin_group, runtime_folder=state.runtime_folder),
+        )
+
+    def _connect_bells(self) -> None:
+        """Whoever polls hears of what happens."""
+        self.store.listen(self.services.committed.ring)
+        if self.services.workers is not None:
+            self.services.workers.on_desired = self.services.desired.ring
+        self._controller.on_control = self.services.control.ring
+
+    def open(self) -> None:
+        self._works.adopt(self._controller)
+        self._works.open(self._controller.load)
+        self._controller.start()
+
+    def close(self) -> None:
+        self.services.doorkeeper.close_all()
+        if self.services.members is not None:
+            self.services.members.close()
+        self._controller.close()
+        self._works.close()
+        self._notifier.close()
+        self.store.close()
 
 
 class _Http(uvicorn.Server):
@@ -260,51 +281,6 @@ class _Http(uvicorn.Server):
 
 def _about(address: str, store: str) -> dict[str, Any]:
     return {"url": f"http://{address}", "pid": os.getpid(), "store": store, "version": __version__}
-
-
-def _listeners(state: StateFolder, port: int, beyond: Listening | None) -> list[socket.socket]:
-    """Loopback first; then the sockets for containers and, on a box, for everybody; then whatever was asked for."""
-    for_everybody = [] if state.socket is None else [listen_on(state.socket)]
-    for_others = [] if beyond is None else [beyond.open()]
-    return [_listen(state, port), _listen_for_containers(state), *for_everybody, *for_others]
-
-
-def _listen(state: StateFolder, port: int) -> socket.socket:
-    """On loopback; the same port as last time when it is free, because running jobs know it."""
-    path = state.root / "port"
-    text = path.read_text() if path.exists() else ""
-    last = int(text) if text.isdigit() else 0  # a power cut may leave it empty
-    safe = () if state.socket is None else BOX_PORTS
-    for candidate in [port] if port else [last, *safe, 0]:
-        try:
-            listener = listen(LOOPBACK, candidate, todo="choose another with --port")
-        except Conflict:
-            if candidate == port and port:
-                raise
-            continue
-        path.write_text(str(listener.getsockname()[1]))
-        return listener
-    raise Conflict("no port is free on loopback; end something that listens there")
-
-
-def _listen_for_containers(state: StateFolder) -> socket.socket:
-    """Jobs with a network of their own report here; the guard lets nothing else pass.
-
-    Containers mount its folder: mounted by itself, it would be the old one after a restart of ours.
-    """
-    (state.sockets / SOCKET_NAME).unlink(missing_ok=True)
-    folder = os.open(state.sockets, os.O_RDONLY | os.O_DIRECTORY)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listener.bind(
-            f"/proc/self/fd/{folder}/{SOCKET_NAME}"
-        )  # however long the folder's path is: 107 bytes are the limit
-    finally:
-        os.close(folder)
-    # The containers of a box server's users are theirs; the guard asks for a job's token all the same.
-    (state.sockets / SOCKET_NAME).chmod(0o600 if state.socket is None else 0o666)
-    listener.listen(1024)
-    return listener
 
 
 class FolderWatch(threading.Thread):
