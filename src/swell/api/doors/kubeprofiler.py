@@ -34,69 +34,21 @@ By = Annotated[Visitor, Depends(visitor_of)]
 
 def kubeprofiler_router(services: Services) -> APIRouter:
     router = APIRouter()
-    rolls, pace = Rolls(), Pace()
-
-    async def tell(job: JobRecord, attempt: AttemptId, *, durable: float | None, **told: Any) -> None:
-        """`durable`: so many epochs are; None: nothing new."""
-        known = job.training.checkpoint if job.training else None
-        checkpoint = None
-        if durable and (known is None or durable > known.epochs_done):
-            checkpoint = Checkpoint(durable, None, services.now(), attempt.number)
-        if checkpoint is None and not told:
-            return
-        pace.step(attempt)
-        report = Report(attempt, **{"rank": 0, "checkpoint": checkpoint, "saves_later": True, **told})
-        await asyncio.wrap_future(services.controller.report(report))
-
-    @router.post("/profiling/{uuid}")
-    async def profiling(uuid: str, body: Body, visitor: By) -> Response:
-        """Measurements: every so many steps, and at an epoch's end with its duration."""
-        job = _find(services, visitor, uuid)
-        attempt = visitor.present(job)
-        need(body, ("iternum", "meandur", "gpumem"))
-        iterations, mean_s = whole(body, "iternum"), number(body, "meandur")
-        epoch_s = None if body.get("epochDur") is None else number(body, "epochDur")
-        steps, durable = rolls.of(job, attempt).measured(iterations, epoch_s)
-        rank = whole(body, "rank") if body.get("rank") is not None else 0
-        memory = number(body, "gpumem") or None  # it measures 0 where it cannot see its own process
-        measured = (steps, steps * mean_s) if steps > 0 else None
-        await tell(job, attempt, durable=durable, rank=rank, steps=measured, memory_mib=memory)
-        return Json({"message": "profile taken"})
+    record = Record(services)
+    _add_reports(router, services, record)
 
     @router.get("/has_to_stop/{uuid}")
     async def has_to_stop(uuid: str, visitor: By) -> Response:
         """Asked by every rank before it begins an epoch; all of one epoch get the same answer."""
         job = _find(services, visitor, uuid)
         attempt = visitor.present(job)
-        await tell(job, attempt, durable=rolls.of(job, attempt).passed())
+        await record.tell(job, attempt, durable=record.roll(job, attempt).passed())
         done = job.training.epochs_done if job.training else 0.0
         control = services.controller.control(attempt)
         if control.yield_now or (control.stop_after_epoch is not None and done >= control.stop_after_epoch):
             return PlainTextResponse("1")
         services.controller.has_begun(attempt, 0, int(done) + 1)
         return PlainTextResponse("0")
-
-    @router.post("/end_epoch/{uuid}")
-    async def end_epoch(uuid: str, body: Body, visitor: By) -> Response:
-        """From every rank; the first of them counts."""
-        job = _find(services, visitor, uuid)
-        attempt = visitor.present(job)
-        need(body, ("done",))
-        done = whole(body, "done", low=1)
-        is_first, epoch_s = rolls.of(job, attempt).ended(done)
-        if is_first:
-            epochs = () if epoch_s is None else ((done, epoch_s),)
-            before = float(done - 1)
-            await tell(job, attempt, durable=before, begun=done, epochs_done=float(done), epochs=epochs)
-        return Json({"message": "epoch taken"})
-
-    @router.post("/signal_end/{uuid}")
-    async def signal_end(uuid: str, visitor: By) -> Response:
-        """It has come past its last save."""
-        job = _find(services, visitor, uuid)
-        done = job.training.epochs_done if job.training else 0.0
-        await tell(job, visitor.present(job), durable=done)
-        return Json({"message": "end taken"})
 
     @router.post("/submit")
     async def submit(body: Body, visitor: By) -> Response:
@@ -105,6 +57,45 @@ def kubeprofiler_router(services: Services) -> APIRouter:
         return Json({"message": "job submitted", "job_id": job_uuid(services, job.id), "id": job.id}, 201)
 
     return router
+
+
+def _add_reports(router: APIRouter, services: Services, record: Record) -> None:
+    @router.post("/profiling/{uuid}")
+    async def profiling(uuid: str, body: Body, visitor: By) -> Response:
+        """Measurements: every so many steps, and at an epoch's end with its duration."""
+        job = _find(services, visitor, uuid)
+        attempt = visitor.present(job)
+        need(body, ("iternum", "meandur", "gpumem"))
+        iterations, mean_s = whole(body, "iternum"), number(body, "meandur")
+        epoch_s = None if body.get("epochDur") is None else number(body, "epochDur")
+        steps, durable = record.roll(job, attempt).measured(iterations, epoch_s)
+        rank = whole(body, "rank") if body.get("rank") is not None else 0
+        memory = number(body, "gpumem") or None  # it measures 0 where it cannot see its own process
+        measured = (steps, steps * mean_s) if steps > 0 else None
+        await record.tell(job, attempt, durable=durable, rank=rank, steps=measured, memory_mib=memory)
+        return Json({"message": "profile taken"})
+
+    @router.post("/end_epoch/{uuid}")
+    async def end_epoch(uuid: str, body: Body, visitor: By) -> Response:
+        """From every rank; the first of them counts."""
+        job = _find(services, visitor, uuid)
+        attempt = visitor.present(job)
+        need(body, ("done",))
+        done = whole(body, "done", low=1)
+        is_first, epoch_s = record.roll(job, attempt).ended(done)
+        if is_first:
+            epochs = () if epoch_s is None else ((done, epoch_s),)
+            before = float(done - 1)
+            await record.tell(job, attempt, durable=before, begun=done, epochs_done=float(done), epochs=epochs)
+        return Json({"message": "epoch taken"})
+
+    @router.post("/signal_end/{uuid}")
+    async def signal_end(uuid: str, visitor: By) -> Response:
+        """It has come past its last save."""
+        job = _find(services, visitor, uuid)
+        done = job.training.epochs_done if job.training else 0.0
+        await record.tell(job, visitor.present(job), durable=done)
+        return Json({"message": "end taken"})
 
 
 def job_uuid(services: Services, job: int) -> str:
@@ -130,9 +121,8 @@ class Roll:
     posts: int = 0  #: ranks that have reported the end of that epoch
     asked: int = 0  #: ranks that have come back since
     iterations: int = 0  #: of the newest profile
-    iterations_at_end: int = (
-        0  #: of the newest profile of an epoch's end; step profiles of that epoch may still be late
-    )
+    #: Of the newest profile of an epoch's end; step profiles of that epoch may still be late.
+    iterations_at_end: int = 0
     epoch_s: float | None = None  #: of the epoch that is about to be reported; None: not told
 
     def ended(self, done: int) -> tuple[bool, float | None]:
@@ -161,16 +151,30 @@ class Roll:
         return steps, float(self.done) if is_of_next and self.ranks == 1 else None
 
 
-class Rolls:
-    """One per attempt; ports have threads of their own, so there is a lock."""
+class Record:
+    """What jobs have told, as reports of ours."""
 
-    def __init__(self) -> None:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._pace = Pace()
         self._rolls: dict[AttemptId, Roll] = {}
-        self._mutex = threading.Lock()
+        self._mutex = threading.Lock()  #: ports have threads of their own
 
-    def of(self, job: JobRecord, attempt: AttemptId) -> Roll:
+    def roll(self, job: JobRecord, attempt: AttemptId) -> Roll:
         with self._mutex:
             if len(self._rolls) > ATTEMPTS_REMEMBERED_MAX:
                 self._rolls.clear()  # far more than run at once; those that run are a little later durable
             ranks = 1 if job.tasks_total == 1 and job.width <= 1 else None  # on one GPU there is but one process
             return self._rolls.setdefault(attempt, Roll(ranks))
+
+    async def tell(self, job: JobRecord, attempt: AttemptId, *, durable: float | None, **told: Any) -> None:
+        """`durable`: so many epochs are; None: nothing new."""
+        known = job.training.checkpoint if job.training else None
+        checkpoint = None
+        if durable and (known is None or durable > known.epochs_done):
+            checkpoint = Checkpoint(durable, None, self._services.now(), attempt.number)
+        if checkpoint is None and not told:
+            return
+        self._pace.step(attempt)
+        report = Report(attempt, **{"rank": 0, "checkpoint": checkpoint, "saves_later": True, **told})
+        await asyncio.wrap_future(self._services.controller.report(report))
