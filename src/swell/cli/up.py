@@ -82,9 +82,29 @@ def command(
     What you say of the engine, GPUs, CPUs, containers, --listen and --keep is remembered in the state folder for the
     next start.
     """
-    from swell.cli.printing import say
-    from swell.client.connection import no_server
-    from swell.client.embedded import ensure_server, is_running
+    folder = _folder_for_a_server(state)
+    changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
+    changed |= _cluster_settings(
+        engine,
+        folder.read_json(folder.config).get("cluster"),
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        reservation_image=reservation_image,
+    )
+    folder.prepare()
+    if changed:
+        remember(folder, changed)
+    if detach:
+        _start(folder, port)
+    else:
+        _become(folder, port)
+    return 0
+
+
+def _folder_for_a_server(state: str | None) -> StateFolder:
+    """Where commands will look for it, and none is yet."""
+    from swell.client.embedded import is_running
     from swell.client.find import choose
     from swell.errors import Conflict
     from swell.state import StateFolder
@@ -107,24 +127,24 @@ def command(
             f"a server for {folder} runs already (process {pid}); "
             "use it, stop it with `swell down`, or choose another folder with --state"
         )
-    changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
-    changed |= _cluster_settings(
-        engine,
-        folder.read_json(folder.config).get("cluster"),
-        kubeconfig=kubeconfig,
-        context=context,
-        namespace=namespace,
-        reservation_image=reservation_image,
+    return folder
+
+
+def _become(folder: StateFolder, port: int) -> None:
+    from swell.cli.printing import say
+
+    say(f"serving {folder} in the foreground; Ctrl-C stops the server, running jobs go on")
+    os.execv(  # noqa: S606  becoming the server is the point
+        sys.executable,
+        [sys.executable, "-m", "swell.server", "--state", str(folder), "--port", str(port)],
     )
-    folder.prepare()
-    if changed:
-        remember(folder, changed)
-    if not detach:
-        say(f"serving {folder} in the foreground; Ctrl-C stops the server, running jobs go on")
-        os.execv(  # noqa: S606  becoming the server is the point
-            sys.executable,
-            [sys.executable, "-m", "swell.server", "--state", str(folder), "--port", str(port)],
-        )
+
+
+def _start(folder: StateFolder, port: int) -> None:
+    from swell.cli.printing import say
+    from swell.client.connection import no_server
+    from swell.client.embedded import ensure_server
+
     ensure_server(folder, port=port)
     about = folder.read_json(folder.server_file)
     if not about:
@@ -136,7 +156,6 @@ def command(
             "pods cannot reach that address: jobs run, but report no epochs and keep their width; "
             "to hear from them: swell down, then swell up -d --listen ADDRESS:PORT with an address of this machine"
         )
-    return 0
 
 
 def remember(folder: StateFolder, changed: dict[str, object]) -> None:
