@@ -83,6 +83,11 @@ def test_errors_of_the_server_arrive_as_they_are(client):
         client.cancel("pair")
 
 
+def test_a_misspelt_word_is_refused_before_anything_is_sent(client):
+    with pytest.raises(TypeError, match=r"submit\(\) knows no 'gpu'; it knows after, .*, gpus, "):
+        client.submit(["true"], gpu=1)
+
+
 def test_a_job_is_cancelled_and_deleted(client):
     job = client.submit(["true"], name="short-lived", gpus=99)
     assert job.cancel(grace_s=1).wait(timeout_s=10).state == "cancelled"

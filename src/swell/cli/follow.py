@@ -12,9 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from swell.cli.printing import say, say_end
-from swell.client.client import POLL_S, Client
+from swell.client.client import Client
 from swell.client.connection import NoServer
 from swell.client.embedded import ensure_server
+from swell.client.job import POLL_S
 from swell.errors import SwellError
 from swell.state import StateFolder
 

@@ -11,7 +11,8 @@
 Public: `connect`, `Client`, `Job`, `Reason`. It speaks the HTTP API and nothing else: no planner, no store.
 """
 
-from swell.client.client import Client, Job, Reason
+from swell.client.client import Client
 from swell.client.embedded import connect
+from swell.client.job import Job, Reason
 
 __all__ = ["Client", "Job", "Reason", "connect"]

@@ -6,15 +6,16 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from urllib.parse import quote
 
 from swell.client.connection import Connection, NoServer, NotScaled, path
-from swell.errors import NotFound, Rejected
+from swell.client.job import POLL_S, Job, Reason, job_path
+from swell.client.needs import Needs, render_job
 from swell.state import StateFolder
 
 if TYPE_CHECKING:
@@ -22,34 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POLL_S = 25.0  # how long one long poll stays open
-RESTART_S = 5.0  # how long a server may be away before whoever waits for a job gives up, or starts it again
 LOG_PATIENCE_S = 20.0  # a log is waited for longer: somebody else may be starting the server
 ASK_AGAIN_S = 0.2
-ENDED = frozenset({"succeeded", "failed", "cancelled"})
-
-
-def job_path(ref: str | int, *parts: object, **query: object) -> str:
-    if "/" in str(ref):  # it would end up at another address
-        raise NotFound(f"there is no job {ref!r}: no name has a '/' in it; `swell ps` lists them")
-    return path("jobs", ref, *parts, **query)
-
-
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {field: value for field, value in fields.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a job is not running."""
-
-    code: str
-    message: str
-    evidence: Mapping[str, Any]
-    next: str
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.message}" + (f" (next: {self.next})" if self.next else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,81 +51,9 @@ class Client:
 
     # -- jobs --------------------------------------------------------------------------------------------------
 
-    def submit(
-        self,
-        command: Sequence[str],
-        *,
-        name: str | None = None,
-        gpus: int | str | None = None,
-        gpu_memory: str | None = None,
-        exclusive: bool = False,
-        on_overrun: str | None = None,
-        tasks: int | str | None = None,
-        cpus: float | str | None = None,
-        memory: str | None = None,
-        array: str | None = None,
-        priority: int | None = None,
-        time: str | float | None = None,
-        grace: str | float | None = None,
-        epochs: int | None = None,
-        hours: float | str | None = None,
-        resize: str | None = None,
-        retries: int | None = None,
-        after: Sequence[str | int] = (),
-        notify: str | Sequence[str] | None = None,
-        notify_on: str | None = None,
-        tensorboard: str | os.PathLike[str] | None = None,
-        checkpoints: str | os.PathLike[str] | None = None,
-        min_gpu_utilization: int | str | None = None,
-        utilization_window: str | float | None = None,
-        env: Mapping[str, str] | None = None,
-        workdir: str | os.PathLike[str] | None = None,
-        image: str | None = None,
-        mounts: Sequence[str] = (),
-        ports: Sequence[str] = (),
-    ) -> Job:
-        """Accepted, i.e. on the server's disk, when this returns."""
-        if isinstance(command, str):
-            raise Rejected(
-                f"command must be a list of words, but is text: write ['sh', '-c', {command!r}] to use a shell"
-            )
-        spec = {
-            "command": list(command),
-            "gpus": gpus,
-            "gpuMemory": gpu_memory,
-            "exclusive": exclusive or None,
-            "onOverrun": on_overrun,
-            "tasks": tasks,
-            "cpus": cpus,
-            "memory": memory,
-            "array": array,
-            "priority": priority,
-            "time": time,
-            "grace": grace,
-            "epochs": epochs,
-            "hours": hours,
-            "resize": resize,
-            "retries": retries,
-            "after": [str(job) for job in after] or None,
-            "notify": notify if notify is None or isinstance(notify, str) else list(notify),
-            "notifyOn": notify_on,
-            "tensorboard": None if tensorboard is None else os.fspath(tensorboard),
-            "checkpoints": None if checkpoints is None else os.fspath(checkpoints),
-            "utilizationPolicy": _given({"minGpuUtilization": min_gpu_utilization, "window": utilization_window})
-            or None,
-            "env": dict(env) if env else None,
-            "workdir": os.fspath(workdir) if workdir is not None else None,
-            "image": image,
-            "mounts": list(mounts) or None,
-            "ports": list(ports) or None,
-        }
-        manifest = {
-            "apiVersion": "swell/v1",
-            "kind": "Job",
-            "metadata": {"name": name} if name else {},
-            "spec": _given(spec),
-        }
-        [job] = self._accepted(manifest)
+    def submit(self, command: Sequence[str], *, name: str | None = None, **needs: Unpack[Needs]) -> Job:
+        """Accepted, i.e. on the server's disk, when this returns. `Needs` lists what else can be said of it."""
+        [job] = self._accepted(render_job(command, name, needs))
         return job
 
     def submit_manifest(self, manifest: str | dict[str, Any]) -> list[Job]:
@@ -357,64 +260,3 @@ class Client:
         return str(
             self.connection.json("POST", path("doors", "address"), {"name": name, "lasts_s": lasts_s})["address"]
         )
-
-
-class Job:
-    """A job as it was when last looked at; `refresh` and `wait` look again."""
-
-    def __init__(self, client: Client, document: dict[str, Any]) -> None:
-        self._client = client
-        self.document = document
-
-    def __repr__(self) -> str:
-        return f"<Job {self.id} {self.name} {self.state}>"
-
-    @property
-    def id(self) -> int:
-        return int(self.document["id"])
-
-    @property
-    def name(self) -> str:
-        return str(self.document["name"])
-
-    @property
-    def state(self) -> str:
-        return str(self.document["state"])
-
-    @property
-    def exit_code(self) -> int | None:
-        code: int | None = self.document["exit_code"]
-        return code
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state in ENDED
-
-    def refresh(self, *, wait_s: float = 0.0) -> Job:
-        """Look again; with `wait_s` as soon as something has changed, or after so long."""
-        query = {"after": self.document["version"], "wait_s": wait_s} if wait_s else {}
-        ask = partial(self._client.connection.json, "GET", job_path(self.id, **query))
-        self.document = self._client.patiently(ask, RESTART_S) if wait_s else ask()
-        return self
-
-    def wait(self, *, timeout_s: float | None = None) -> Job:
-        """Until it has ended, or so long; look at `has_ended`."""
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        while not self.has_ended:
-            left = POLL_S if until is None else min(POLL_S, until - time.monotonic())
-            if left <= 0:
-                break
-            self.refresh(wait_s=left)
-        return self
-
-    def why(self) -> Reason | None:
-        """Why it is not running; None while it runs, or when it has succeeded."""
-        reason = self.refresh().document["reason"]
-        return None if reason is None else Reason(**reason)
-
-    def logs(self, *, rank: int | None = None, follow: bool = False) -> Iterator[bytes]:
-        return self._client.logs(self.id, rank=rank, follow=follow)
-
-    def cancel(self, *, grace_s: float | None = None) -> Job:
-        self.document = self._client.cancel(self.id, grace_s=grace_s).document
-        return self
