@@ -1,0 +1,114 @@
+"""Which end of a job that was asked to stop is a yield, which a success and which a failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.stage import Stage
+from controller.yielders import asked_for_another, team, wide
+from swell.model.job import JobState
+from swell.model.launch import CAUSE_STOPPED
+from swell.model.reason import Code
+
+
+@pytest.mark.parametrize(
+    ("code", "epochs", "state"),
+    [
+        pytest.param(75, 4.0, "starting", id="with the code for it"),
+        pytest.param(0, 4.0, "starting", id="with 0 and epochs left, as old scripts do"),
+        pytest.param(0, 10.0, "succeeded", id="with 0 and nothing left: it was done anyway"),
+        pytest.param(1, 4.0, "failed", id="with an error of its own"),
+    ],
+)
+def test_one_that_was_asked_and_ends(stage: Stage, code: int, epochs: float, state: str) -> None:
+    job, _ = asked_for_another(stage)
+    stage.saved(job, epochs, seconds=5.0)
+    stage.finish(job, code)
+    assert (stage.states(job), stage.job(job).lost_gpu_seconds) == ([state], 0.0)
+
+
+def test_exit_0_of_one_that_says_it_yields_is_no_success_also_when_nobody_knows_its_length(stage: Stage) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0, seconds=100.0)
+    stage.elastic(2, 2)
+    stage.cycle(0.0)
+    stage.say(job, is_yielding=True)
+    stage.finish(job, 0)
+    assert (stage.states(job), stage.job(job).attempts) == (["starting"], 2)
+
+
+def test_exit_0_of_one_that_was_not_asked_is_a_success(stage: Stage) -> None:
+    job = wide(stage)
+    stage.finish(job, 0)
+    assert stage.states(job) == ["succeeded"]
+
+
+def test_code_75_of_one_that_was_not_asked_lets_it_go_on_if_it_got_somewhere(stage: Stage) -> None:
+    """Somebody else sent it SIGTERM."""
+    job = wide(stage)
+    stage.finish(job, 75)
+    record = stage.job(job)
+    assert (record.state, record.attempts, record.preemptions) == (JobState.STARTING, 2, 0)
+    assert stage.own(job)["EPOCHS_DONE"] == "3"
+
+
+def test_code_75_again_and_again_is_a_failure(stage: Stage) -> None:
+    """It was started for ever: each time it said that it had a checkpoint, and had made none."""
+    job = wide(stage)
+    stage.finish(job, 75)
+    stage.begin(job)
+    stage.say(job, begun=4)
+    stage.finish(job, 75)
+    record = stage.job(job)
+    assert (record.state, record.exit_code, record.reason_code) == (JobState.FAILED, 75, Code.TASK_FAILED)
+
+
+def test_code_75_of_a_job_without_reports_is_an_ordinary_failure(stage: Stage) -> None:
+    job = stage.submit()
+    stage.begin(job)
+    stage.finish(job, 75)
+    assert (stage.states(job), stage.job(job).exit_code) == (["failed"], 75)
+
+
+def test_a_rank_that_was_killed_after_another_had_yielded_does_no_harm(stage: Stage) -> None:
+    """Rank 1 hangs in a barrier that rank 0 has left; it has the grace time, then it is stopped."""
+    job = team(stage)
+    stage.saved(job, 5.0, seconds=10.0)
+    stage.ended(job, 0, 75)
+    stage.cycle(0.0)
+    stage.cycle(29.0)
+    assert stage.states(job) == ["running"]
+    stage.cycle(1.0)
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", "1.1", 30.0)])
+    stage.ended(job, 1, 137, CAUSE_STOPPED)
+    stage.run(job, done=True)
+    stage.cycle(30.0)
+    record = stage.job(job)
+    assert (record.state, record.lost_gpu_seconds, record.preemptions) == (JobState.STARTING, 0.0, 1)
+
+
+def test_a_rank_that_fails_because_another_has_left_does_no_harm_either(stage: Stage) -> None:
+    job = team(stage)
+    stage.saved(job, 5.0, seconds=10.0)
+    stage.finish(job, 75, 1)
+    assert (stage.states(job), stage.job(job).failures) == (["starting"], 0)
+
+
+def test_a_rank_that_fails_before_any_has_left_is_a_failure(stage: Stage) -> None:
+    job = team(stage)
+    stage.ended(job, 1, 1)
+    stage.cycle()
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", "1.1", 30.0)])
+    stage.ended(job, 0, 143, CAUSE_STOPPED)
+    stage.run(job, done=True)
+    stage.cycle()
+    assert (stage.states(job), stage.job(job).exit_code) == (["failed"], 1)
+
+
+def test_one_that_is_cancelled_while_it_yields_is_cancelled(stage: Stage) -> None:
+    job, other = asked_for_another(stage)
+    stage.controller.cancel([job], by="ann", grace_s=None).result()
+    stage.cycle()
+    stage.finish(job, 75)
+    assert stage.states(job, other) == ["cancelled", "starting"]
