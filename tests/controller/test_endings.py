@@ -78,9 +78,8 @@ def test_one_whose_image_cannot_be_used_fails_in_the_runtimes_words_and_is_not_t
 # -- deleted by somebody else --------------------------------------------------------------------------------
 
 
-def is_cancelled_for_its_object(stage: Stage, job: int) -> None:
-    assert stage.states(job) == ["cancelled"]
-    assert stage.why(job) == Reason(
+def object_deleted(job: int) -> Reason:
+    return Reason(
         Code.OBJECT_DELETED,
         "its PyTorchJob team/train was deleted by somebody with kubectl",
         {"job": job, "object": "PyTorchJob team/train"},
@@ -96,7 +95,7 @@ def test_one_whose_object_is_deleted_is_cancelled(stage: Stage) -> None:
     stage.ended(job, 0, 143, CAUSE_DELETED, "PyTorchJob team/train")
     stage.run(job, done=True)
     stage.cycle()
-    is_cancelled_for_its_object(stage, job)
+    assert (stage.states(job), stage.why(job)) == (["cancelled"], object_deleted(job))
 
 
 def test_also_while_it_is_making_room_and_before_it_has_run(stage: Stage) -> None:
@@ -106,7 +105,7 @@ def test_also_while_it_is_making_room_and_before_it_has_run(stage: Stage) -> Non
     stage.never_ran(job, 0, CAUSE_DELETED, "PyTorchJob team/train")
     stage.run(job, done=True)
     stage.cycle()
-    is_cancelled_for_its_object(stage, job)
+    assert (stage.states(job), stage.why(job)) == (["cancelled"], object_deleted(job))
 
 
 def test_the_rest_of_it_is_stopped_also_of_an_array_whose_first_task_had_failed(stage: Stage) -> None:
@@ -122,7 +121,7 @@ def test_the_rest_of_it_is_stopped_also_of_an_array_whose_first_task_had_failed(
     stage.ended(job, 1, 143, CAUSE_STOPPED)
     stage.run(job, done=True)
     stage.cycle()
-    is_cancelled_for_its_object(stage, job)
+    assert (stage.states(job), stage.why(job)) == (["cancelled"], object_deleted(job))
 
 
 def test_one_that_was_cancelled_before_says_by_whom(stage: Stage) -> None:

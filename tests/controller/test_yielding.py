@@ -89,12 +89,25 @@ def test_an_immediate_one_is_stopped_at_once(stage: Stage) -> None:
 # -- ready to stop --------------------------------------------------------------------------------------------
 
 
-def is_back_from_four(stage: Stage, job: int) -> None:
+def comeback(stage: Stage, job: int) -> dict[str, object]:
+    """How it was started again, what that cost, and what happened since it was asked."""
     record = stage.job(job)
-    assert (record.state, record.attempts, record.width) == (JobState.STARTING, 2, 2)
-    assert (record.resizes, record.failures, record.lost_gpu_seconds) == (1, 0, 0.0)
-    assert stage.own(job)["EPOCHS_DONE"] == "4"
-    assert kinds_after(stage, job, "AskedToYield") == ["AskedToYield", "Stopping", "Yielded", "Started"]
+    return {
+        "is": (record.state, record.attempts, record.width),
+        "from": stage.own(job)["EPOCHS_DONE"],
+        "resizes": record.resizes,
+        "cost": (record.failures, record.lost_gpu_seconds),
+        "story": kinds_after(stage, job, "AskedToYield"),
+    }
+
+
+BACK_FROM_FOUR = {
+    "is": (JobState.STARTING, 2, 2),
+    "from": "4",
+    "resizes": 1,
+    "cost": (0, 0.0),
+    "story": ["AskedToYield", "Stopping", "Yielded", "Started"],
+}
 
 
 @pytest.mark.parametrize("code", [75, 143, 137, 0, None])
@@ -106,7 +119,7 @@ def test_one_that_is_ready_to_stop_is_stopped_at_once_and_loses_nothing(stage: S
     assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", "1.1", 30.0)])
     assert stage.job(job).reason_evidence["cause"] == f"shrinks from 4 to 2 for job {other}"
     stage.finish(job, code, cause=CAUSE_STOPPED, seconds=3.0)
-    is_back_from_four(stage, job)
+    assert comeback(stage, job) == BACK_FROM_FOUR
 
 
 def test_said_twice_it_is_stopped_once_also_over_a_crash(stage: Stage) -> None:
@@ -117,7 +130,7 @@ def test_said_twice_it_is_stopped_once_also_over_a_crash(stage: Stage) -> None:
     stage.say(job, is_ready=True)
     assert stage.asked_to("stop") == [("stop", "1.1", 30.0)], "the new server says it once, to an engine that forgot"
     stage.finish(job, 143, cause=CAUSE_STOPPED)
-    is_back_from_four(stage, job)
+    assert comeback(stage, job) == BACK_FROM_FOUR
 
 
 def test_rank_0_speaks_for_all_ranks(stage: Stage) -> None:
