@@ -33,11 +33,14 @@ class Follower:
             self.changes += changes
             self._moved.notify_all()
 
-    def await_state(self, expected: dict[Key, Any]) -> None:
+    def await_state(self, expected: dict[Key, Any]) -> dict[Key, Any]:
+        """What it shows when it has been told so."""
         with self._moved:
             reached = self._moved.wait_for(lambda: self.told == expected, PATIENCE_S)
         assert reached, f"{self.told} is not {expected}; trouble: {self.reflector.trouble}"
-        assert dict(self.reflector.snapshot()) == expected
+        shown = dict(self.reflector.snapshot())
+        assert shown == expected
+        return shown
 
 
 def _read(document: dict[str, Any]) -> tuple[str, str, Any]:

@@ -48,11 +48,18 @@ class Round:
             self.pod.end()
             self._faults.is_over = True
             until(lambda: self._keeper.finish(source_of(self.pod), timeout_s=0.1))
-            assert text_of(self.root) == self.pod.logs.text
         finally:
             self._keeper.close()
             self._port.close()
             self._server.close()
+
+    @property
+    def written(self) -> bytes:
+        return self.pod.logs.text
+
+    @property
+    def kept(self) -> bytes:
+        return text_of(self.root)
 
     def _step(self, number: int) -> None:
         self._speak(number)
@@ -92,9 +99,9 @@ class Round:
     def _restart(self) -> None:
         """Of earlier lives than the last the kubelet has nothing."""
         lives = self.pod.logs.lives
-        before = self.pod.logs.text[: len(self.pod.logs.text) - len(lives[-1].text)].rstrip(b"\n")
+        before = self.written[: len(self.written) - len(lives[-1].text)].rstrip(b"\n")
         self._keeper.follow(source_of(self.pod))
-        until(lambda: text_of(self.root).startswith(before), "the life before is kept")
+        until(lambda: self.kept.startswith(before), "the life before is kept")
         self._at += NANO // 10
         self.pod.restart()
         self.seen["restarted"] += 1
@@ -103,14 +110,17 @@ class Round:
         return LogKeeper(self._port, self.root, pace=QUICK)
 
 
-def play(seed: int, folder: Path) -> Counter[str]:
+def play(seed: int, folder: Path) -> Round:
     print(f"seed {seed}")
     played = Round(seed, folder)
     played.play()
-    return played.seen
+    return played
 
 
 if __name__ == "__main__":
     for seed in map(int, sys.argv[1:]):
         with tempfile.TemporaryDirectory() as scratch:
-            print(", ".join(f"{what} {count}" for what, count in play(seed, Path(scratch)).most_common()))
+            played = play(seed, Path(scratch))
+            print(", ".join(f"{what} {count}" for what, count in played.seen.most_common()))
+            if played.kept != played.written:
+                sys.exit(f"kept {played.kept!r}\nof   {played.written!r}")

@@ -6,15 +6,19 @@ import random
 import sys
 import tempfile
 import threading
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from swell.engines.kubernetes import Port
+from swell.engines.kubernetes.mirror import Key
 from swell.engines.kubernetes.port import Selection
 from swell.engines.kubernetes.resources import PODS
 
 from .apiserver import ApiServer
 from .conftest import access_to
-from .faults import Drawn
+from .faults import Drawn, Fault
 from .following import Follower, state_of
 
 STEPS = 100  # at least
@@ -23,7 +27,14 @@ STEPS_MAX = 1000
 NAMES = tuple(("ab"[number % 2], f"pod-{number}") for number in range(12))
 
 
-def play(seed: int, folder: Path) -> Drawn:
+@dataclass(frozen=True)
+class Played:
+    faults: Counter[Fault]
+    shown: dict[Key, Any]
+    there: dict[Key, Any]
+
+
+def play(seed: int, folder: Path) -> Played:
     """Objects come, change and go while everything fails; then faults stop, and the two must be the same."""
     print(f"seed {seed}")
     lots = random.Random(seed)
@@ -37,12 +48,13 @@ def play(seed: int, folder: Path) -> Drawn:
                 break
             _step(server, lots)
         faults.is_over = True
-        follower.await_state(state_of(server.storage.state("pods")))
+        there = state_of(server.storage.state("pods"))
+        shown = follower.await_state(there)
     finally:
         assert follower.reflector.stop()
         port.close()
         server.close()
-    return faults
+    return Played(faults.seen, shown, there)
 
 
 def _step(server: ApiServer, lots: random.Random) -> None:
@@ -66,5 +78,5 @@ def _step(server: ApiServer, lots: random.Random) -> None:
 if __name__ == "__main__":
     for number in map(int, sys.argv[1:]):
         with tempfile.TemporaryDirectory() as scratch:
-            seen = play(number, Path(scratch)).seen
+            seen = play(number, Path(scratch)).faults
             print(", ".join(f"{fault.name.lower()} {count}" for fault, count in seen.most_common()))

@@ -295,7 +295,8 @@ def test_what_a_power_cut_took_is_read_again_from_the_beginning(tmp_path: Path, 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_file_is_the_pods_log_whatever_broke_and_whoever_was_killed(tmp_path: Path, seed: int) -> None:
     """Repeat one with `.venv/bin/python -m tests.engines.kubernetes.logrounds SEED`."""
-    play(seed, tmp_path)
+    played = play(seed, tmp_path)
+    assert played.kept == played.written
 
 
 def test_a_keeper_killed_for_real_is_followed_by_one_that_goes_on(server: ApiServer, tmp_path: Path) -> None:

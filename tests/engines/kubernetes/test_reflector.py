@@ -80,12 +80,12 @@ def test_only_the_selected_objects_are_shown_and_one_that_stops_to_match_is_gone
     server.storage.create("pods", ("a", "theirs"), label("theirs", "y"))
     server.storage.create("pods", ("b", "elsewhere"), label("elsewhere", "x"))
     with following(port, Selection(PODS, namespace="a", labels="app=x")) as follower:
-        everything = state(server)
-        follower.await_state({("a", "ours"): everything["a", "ours"]})
+        first = follower.await_state({("a", "ours"): state(server)["a", "ours"]})
         server.storage.update("pods", ("a", "ours"), label("ours", "z"))
-        follower.await_state({})
+        then = follower.await_state({})
         server.storage.update("pods", ("a", "theirs"), label("theirs", "x"))
-        follower.await_state({("a", "theirs"): state(server)["a", "theirs"]})
+        last = follower.await_state({("a", "theirs"): state(server)["a", "theirs"]})
+    assert [set(shown) for shown in (first, then, last)] == [{("a", "ours")}, set(), {("a", "theirs")}]
 
 
 def test_a_long_list_comes_in_pages_of_one_moment(server: ApiServer, port: Port) -> None:
@@ -170,7 +170,8 @@ def test_a_cluster_set_back_to_an_older_state_is_believed_in_the_end(server: Api
         with server.storage.moved:
             server.storage = Storage()
             put(server, "other")
-        follower.await_state(state(server))
+        shown = follower.await_state(state(server))
+    assert set(shown) == {("a", "other")}
 
 
 def test_a_list_is_made_from_time_to_time_without_a_reason(server: ApiServer, port: Port) -> None:
@@ -219,4 +220,5 @@ SEEDS = range(6)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_after_any_faults_it_shows_what_a_fresh_list_shows(tmp_path: Path, seed: int) -> None:
     """Repeat one with `.venv/bin/python -m tests.engines.kubernetes.rounds SEED`."""
-    play(seed, tmp_path)
+    played = play(seed, tmp_path)
+    assert played.shown == played.there
