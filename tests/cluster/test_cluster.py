@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from .api import Object, Refused, condition
-from .binaries import BUILD, missing
-from .cluster import Cluster, programs
+from .cluster import Cluster
 from .jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
+from .starting import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -28,25 +28,16 @@ ASK = f"{FIND}; echo $RANK of $WORLD_SIZE"
 SHOW = "trap 'echo asked to stop; exit 0' TERM; echo $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 1000 & wait"
 
 
-def started(
-    folder: Path, *, kwok: int = 0, kubelets: int = 0, gpus: int = 0, operators: tuple[str, ...] = ()
-) -> Iterator[Cluster]:
-    """A cluster for a module's tests, or the words that say how to get what it needs."""
-    if absent := missing(programs(kwok=kwok, kubelets=kubelets, operators=operators)):
-        names = ", ".join(recipe.folder for recipe in absent)
-        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
-    with Cluster(folder, kwok=kwok, kubelets=kubelets, gpus=gpus, operators=operators) as cluster:
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("simulated"), kwok=100) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    yield from started(tmp_path_factory.mktemp("simulated"), kwok=100)
-
-
-@pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    yield from started(tmp_path_factory.mktemp("real"), kubelets=2, gpus=4, operators=("jobset", "training"))
+    with started(tmp_path_factory.mktemp("real"), kubelets=2, gpus=4, operators=("jobset", "training")) as cluster:
+        yield cluster
 
 
 def test_a_hundred_simulated_nodes_are_ready(simulated: Cluster) -> None:

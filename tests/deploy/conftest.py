@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.cluster import Cluster
-from cluster.test_cluster import started
+from cluster.starting import started
 
 
 @pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A real API server, without nodes."""
-    yield from started(tmp_path_factory.mktemp("control-plane"))
+    with started(tmp_path_factory.mktemp("control-plane")) as cluster:
+        yield cluster

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cluster.binaries import BUILD, missing
-from cluster.cluster import Cluster, programs
+from cluster.cluster import Cluster
 from cluster.images import name_of
+from cluster.starting import started
 
 from .chart import NAMESPACE, VARIANTS, Document
 from .installed import Installed
@@ -36,10 +36,8 @@ print(answer.status, answer.read().decode())
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if absent := missing(programs(kwok=0, kubelets=1, operators=())):
-        pytest.fail(f"the test cluster's programs are not built yet ({len(absent)} are missing); run: {BUILD}")
-    with Cluster(tmp_path_factory.mktemp("installed"), kubelets=1, images=("swell",)) as made:
-        yield made
+    with started(tmp_path_factory.mktemp("installed"), kubelets=1, images=("swell",)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module", params=UIDS)

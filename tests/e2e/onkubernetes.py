@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from cluster.binaries import BUILD, missing, program
-from cluster.cluster import Cluster, programs
+from cluster.binaries import program
+from cluster.cluster import Cluster
 from cluster.images import name_of
 from cluster.processes import free_port
+from cluster.starting import started
 from e2e.training import SDK
 from server import Result, Server
 
@@ -64,13 +64,10 @@ class Stage:
 
 @contextmanager
 def staged(folder: Path) -> Iterator[Stage]:
-    if absent := missing(programs(kwok=0, kubelets=2, operators=OPERATORS)):
-        names = ", ".join(recipe.folder for recipe in absent)
-        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
     share = folder / "share"
     share.mkdir()
     (folder / "server").mkdir()
-    with Cluster(folder / "cluster", kubelets=2, gpus=GPUS, operators=OPERATORS, images=("python",)) as cluster:
+    with started(folder / "cluster", kubelets=2, gpus=GPUS, operators=OPERATORS, images=("python",)) as cluster:
         assert cluster.network is not None
         address = f"{cluster.network.gateway}:{free_port()}"
         options = ["--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig)]

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from cluster.api import Object, condition
-from cluster.binaries import BUILD, missing
-from cluster.cluster import Cluster, programs
+from cluster.cluster import Cluster
 from cluster.jobs import ON_KWOK, PODS, job, pod
 from cluster.kwok import add_nodes, render_nodes
+from cluster.starting import started
 from server import Server
 from swell.engines.kubernetes.standins import make_stand_in
 from swell.model.placement import NODE_NAME, Company, Effect, Operator, Requirement, Rules, Term, Toleration
@@ -60,11 +60,8 @@ def standing(items: dict[str, Object]) -> list[Object]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if absent := missing(programs(kwok=1, kubelets=0, operators=())):
-        names = ", ".join(recipe.folder for recipe in absent)
-        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
-    with Cluster(tmp_path_factory.mktemp("autoscaling"), kwok=1) as made:
-        yield made
+    with started(tmp_path_factory.mktemp("autoscaling"), kwok=1) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from cluster.api import condition
 from cluster.cluster import Cluster
 from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
-from cluster.test_cluster import started
+from cluster.starting import started
 from server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -24,7 +24,8 @@ Document = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    yield from started(tmp_path_factory.mktemp("cluster"), kwok=2, operators=("jobset", "training"))
+    with started(tmp_path_factory.mktemp("cluster"), kwok=2, operators=("jobset", "training")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.binaries import BUILD, missing
-from cluster.cluster import Cluster, programs
+from cluster.cluster import Cluster
+from cluster.starting import started
 from engines.kubernetes.wire import Request
 from swell.client import Client
 
@@ -24,11 +24,8 @@ SEEDS = (1, 7)  # `make soak` plays many; these once found bugs (see docs/testin
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if absent := missing(programs(kwok=NODES, kubelets=0, operators=OPERATORS)):
-        names = ", ".join(recipe.folder for recipe in absent)
-        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
-    with Cluster(tmp_path_factory.mktemp("faults"), kwok=NODES, operators=OPERATORS) as started:
-        yield started
+    with started(tmp_path_factory.mktemp("faults"), kwok=NODES, operators=OPERATORS) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("seed", SEEDS)

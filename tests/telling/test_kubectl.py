@@ -12,7 +12,7 @@ import pytest
 
 from cluster.cluster import Cluster
 from cluster.jobs import JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, jobset, pod, pytorchjob
-from cluster.test_cluster import started
+from cluster.starting import started
 from server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -23,7 +23,8 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    yield from started(tmp_path_factory.mktemp("cluster"), kwok=2, operators=("training", "jobset"))
+    with started(tmp_path_factory.mktemp("cluster"), kwok=2, operators=("training", "jobset")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from cluster.api import Refused, condition
 from cluster.cluster import Cluster
 from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
-from cluster.test_cluster import started
+from cluster.starting import started
 from swell.model.job import AttemptId
 
 from .driving import Drive
@@ -26,7 +26,8 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    yield from started(tmp_path_factory.mktemp("cluster"), kwok=4, operators=("jobset", "training"))
+    with started(tmp_path_factory.mktemp("cluster"), kwok=4, operators=("jobset", "training")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

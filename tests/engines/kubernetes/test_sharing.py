@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cluster.api import Object
-from cluster.binaries import BUILD, missing
-from cluster.cluster import Cluster, programs
+from cluster.cluster import Cluster
 from cluster.images import name_of
 from cluster.jobs import PODS, job, pod
+from cluster.starting import started
 from engines.kubernetes.driving import Drive
 from swell.engines.kubernetes.picture import DEVICE, NUMBER, RESERVATION
 from swell.model.cluster import Device
@@ -28,10 +28,7 @@ TOTAL_MIB = 16384
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One node with two GPUs."""
-    if absent := missing(programs(kwok=0, kubelets=1, operators=())):
-        names = ", ".join(recipe.folder for recipe in absent)
-        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
-    with Cluster(tmp_path_factory.mktemp("real"), kubelets=1, gpus=2) as cluster:
+    with started(tmp_path_factory.mktemp("real"), kubelets=1, gpus=2) as cluster:
         labels = {"metadata": {"labels": {"nvidia.com/gpu.memory": str(TOTAL_MIB)}}}
         cluster.api.patch(f"/api/v1/nodes/{NODE}", labels)
         yield cluster

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from cluster.api import Object
-from cluster.binaries import BUILD, missing
-from cluster.cluster import Cluster, programs
+from cluster.cluster import Cluster
 from cluster.jobs import ON_KWOK, PODS, pod
+from cluster.starting import started
 from engines.kubernetes.driving import Drive
 from swell.engines.kubernetes.picture import DEVICE, RESERVATION
 from swell.engines.kubernetes.reservationpod import make_pod
@@ -28,10 +28,7 @@ CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if absent := missing(programs(kwok=1, kubelets=0, operators=())):
-        names = ", ".join(recipe.folder for recipe in absent)
-        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
-    with Cluster(tmp_path_factory.mktemp("simulated"), kwok=1) as cluster:
+    with started(tmp_path_factory.mktemp("simulated"), kwok=1) as cluster:
         cluster.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"nvidia.com/gpu.memory": "16384"}}})
         yield cluster
 

@@ -1,0 +1,30 @@
+"""How does a module of tests get a cluster of its own?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from .binaries import BUILD, missing
+from .cluster import Cluster, programs
+
+
+@contextmanager
+def started(
+    folder: Path,
+    *,
+    kwok: int = 0,
+    kubelets: int = 0,
+    gpus: int = 0,
+    operators: Sequence[str] = (),
+    images: Sequence[str] = (),
+) -> Iterator[Cluster]:
+    """Or the words that say how to get what it needs."""
+    if absent := missing(programs(kwok=kwok, kubelets=kubelets, operators=operators)):
+        names = ", ".join(recipe.folder for recipe in absent)
+        pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
+    with Cluster(folder, kwok=kwok, kubelets=kubelets, gpus=gpus, operators=operators, images=images) as cluster:
+        yield cluster
