@@ -77,15 +77,15 @@ def jobset(*entries: dict[str, Any], annotations: object = None, **spec: Any) ->
     }
 
 
-def read(document: dict[str, Any]) -> JobSpec:
-    spec = read_document(document, CONTEXT)
+def read(document: dict[str, Any], context: Context = CONTEXT) -> JobSpec:
+    spec = read_document(document, context)
     assert JobSpec.from_document(spec.to_document()) == spec, "it does not survive being stored"
     return spec
 
 
-def refusal(document: object) -> str:
+def refusal(document: object, context: Context = CONTEXT) -> str:
     with pytest.raises(Rejected) as caught:
-        read_document(document, CONTEXT)
+        read_document(document, context)
     return str(caught.value)
 
 

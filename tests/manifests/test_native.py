@@ -12,7 +12,7 @@ from swell.model.job import After, Array, Dimension, JobSpec, Notify, ResizeMode
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
-CONTEXT = Context(workdir="/home/ann", umask=0o027)
+from .kubernetes import CONTEXT, refusal
 
 
 def manifest(spec: object = None, **top: Any) -> dict[str, Any]:
@@ -21,12 +21,6 @@ def manifest(spec: object = None, **top: Any) -> dict[str, Any]:
 
 def read(spec: dict[str, Any], **top: Any) -> JobSpec:
     return read_document(manifest({"command": ["true"], **spec}, **top), CONTEXT)
-
-
-def refusal(document: object) -> str:
-    with pytest.raises(Rejected) as caught:
-        read_document(document, CONTEXT)
-    return str(caught.value)
 
 
 def test_every_field_is_understood():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
-from swell.errors import Rejected
-from swell.manifests import ObjectRef, object_ref, read_document, read_manifests
-from swell.model.job import Dimension, JobSpec, Role
+from specs import spec
+from swell.manifests import ObjectRef, object_ref, read_manifests
+from swell.model.job import Dimension, Role
 from swell.model.resources import Resources
 
 from . import kubernetes
@@ -18,16 +18,8 @@ from .kubernetes import GPU, container, gpus, job, jobset, pod, pytorchjob, repl
 CLUSTER = replace(kubernetes.CONTEXT, on_cluster=True)
 
 
-def read(document: dict[str, Any]) -> JobSpec:
-    spec = read_document(document, CLUSTER)
-    assert JobSpec.from_document(spec.to_document()) == spec, "it does not survive being stored"
-    return spec
-
-
-def refusal(document: object) -> str:
-    with pytest.raises(Rejected) as caught:
-        read_document(document, CLUSTER)
-    return str(caught.value)
+read = partial(kubernetes.read, context=CLUSTER)
+refusal = partial(kubernetes.refusal, context=CLUSTER)
 
 
 # -- pods ----------------------------------------------------------------------------------------------------------
@@ -56,20 +48,14 @@ def test_a_pod_with_all_that_kubernetes_can_do_is_one_task_of_its_size():
         terminationGracePeriodSeconds=5,
         anotherFieldOfTomorrow=True,
     )
-    assert read(document) == JobSpec(
+    assert read(document) == spec(
         name="resnet",
         roles=(Role("train", ("--epochs", "3"), Resources(600, 4096, 1), 1),),
         dimension=Dimension.GPUS,
-        width_min=1,
         width_max=2,
-        array=None,
-        priority=0,
-        time_limit_s=None,
         grace_s=5.0,
         workdir="",
-        env=(),
         umask=0o027,
-        retries=0,
         rewrites_width=True,
     )
 

@@ -13,7 +13,6 @@ from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.model.identity import Identity, ObjectKind
 
 from .apiserver import ApiServer, Place
-from .conftest import access_to
 
 EVA = Identity("eva", ("ml", "system:authenticated"), "u-1", (("scopes", ("user:full", "user:info")),))
 AS_TOLD = {
@@ -39,23 +38,17 @@ class Reviews(ApiServer):
 
 
 @pytest.fixture
-def reviews(tmp_path: Path) -> Iterator[Reviews]:
+def server(tmp_path: Path) -> Iterator[Reviews]:
+    """The one that `port` reaches."""
     server = Reviews(tmp_path / "token")
     yield server
     server.close()
 
 
-@pytest.fixture
-def reviewed(reviews: Reviews) -> Iterator[Port]:
-    port = Port(access_to(reviews), answer_s=5.0)
-    yield port
-    port.close()
-
-
-def test_a_token_is_of_whom_the_cluster_says(reviews: Reviews, reviewed: Port) -> None:
-    reviews.status = {"authenticated": True, "user": AS_TOLD}
-    assert KubernetesReviewer(reviewed).who("t") == EVA
-    assert (reviews.asked["kind"], reviews.asked["spec"]) == ("TokenReview", {"token": "t"})
+def test_a_token_is_of_whom_the_cluster_says(server: Reviews, port: Port) -> None:
+    server.status = {"authenticated": True, "user": AS_TOLD}
+    assert KubernetesReviewer(port).who("t") == EVA
+    assert (server.asked["kind"], server.asked["spec"]) == ("TokenReview", {"token": "t"})
 
 
 @pytest.mark.parametrize(
@@ -67,32 +60,32 @@ def test_a_token_is_of_whom_the_cluster_says(reviews: Reviews, reviewed: Port) -
         {"authenticated": True, "user": {"username": "", "groups": ["system:masters"]}},
     ],
 )
-def test_a_token_without_a_user_is_nobodys(reviews: Reviews, reviewed: Port, status: dict[str, Any]) -> None:
-    reviews.status = status
-    assert KubernetesReviewer(reviewed).who("t") is None
+def test_a_token_without_a_user_is_nobodys(server: Reviews, port: Port, status: dict[str, Any]) -> None:
+    server.status = status
+    assert KubernetesReviewer(port).who("t") is None
 
 
 @pytest.mark.parametrize(
     ("audiences", "expected"), [(["swell"], EVA), (["https://api"], None), ([], None), (None, None)]
 )
 def test_a_token_made_for_somebody_else_is_nobodys(
-    reviews: Reviews, reviewed: Port, audiences: list[str] | None, expected: Identity | None
+    server: Reviews, port: Port, audiences: list[str] | None, expected: Identity | None
 ) -> None:
     """An API server that knows nothing of audiences answers with none, and every token would do."""
-    reviews.status = {"authenticated": True, "user": AS_TOLD, "audiences": audiences}
-    assert KubernetesReviewer(reviewed, ("swell",)).who("t") == expected
-    assert reviews.asked["spec"] == {"token": "t", "audiences": ["swell"]}
+    server.status = {"authenticated": True, "user": AS_TOLD, "audiences": audiences}
+    assert KubernetesReviewer(port, ("swell",)).who("t") == expected
+    assert server.asked["spec"] == {"token": "t", "audiences": ["swell"]}
 
 
 @pytest.mark.parametrize(
     ("status", "expected"), [({"allowed": True}, True), ({"allowed": False, "denied": True}, False)]
 )
 def test_who_may_create_what_is_asked_with_all_that_is_known_of_them(
-    reviews: Reviews, reviewed: Port, status: dict[str, Any], expected: bool
+    server: Reviews, port: Port, status: dict[str, Any], expected: bool
 ) -> None:
-    reviews.status = status
-    assert KubernetesReviewer(reviewed).may_create(EVA, JOB) is expected
-    assert reviews.asked == {
+    server.status = status
+    assert KubernetesReviewer(port).may_create(EVA, JOB) is expected
+    assert server.asked == {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
