@@ -26,6 +26,7 @@ from .podlogs import NANO, RunningPod, stamped
 
 T = 1_794_800_000 * NANO
 Make = Callable[..., LogKeeper]
+Followed = tuple[RunningPod, LogKeeper]
 
 
 @pytest.fixture
@@ -41,13 +42,18 @@ def make(port: Port, tmp_path: Path) -> Iterator[Make]:
         each.close()
 
 
-def test_a_log_is_read_while_it_grows_and_complete_when_the_pod_has_ended(
-    server: ApiServer, make: Make, tmp_path: Path
-) -> None:
+@pytest.fixture
+def followed(server: ApiServer, make: Make, tmp_path: Path) -> Followed:
+    """A pod that has said "one", which is kept, and goes on."""
     pod, keeper = RunningPod(server), make()
     pod.logs.write(T, b"one")
     keeper.follow(source_of(pod))
     until(lambda: text_of(tmp_path) == b"one\n")
+    return pod, keeper
+
+
+def test_a_log_is_read_while_it_grows_and_complete_when_the_pod_has_ended(followed: Followed, tmp_path: Path) -> None:
+    pod, keeper = followed
     keeper.follow(source_of(pod))
     pod.logs.write(T + NANO, b"two", is_partial=True)
     until(lambda: text_of(tmp_path) == b"one\ntwo")
@@ -129,14 +135,12 @@ def test_a_container_that_begins_anew_goes_on_in_the_same_log(server: ApiServer,
     assert text_of(tmp_path) == b"no end yet\nagain\n"
 
 
-def test_a_pod_that_is_gone_has_no_more_to_say(server: ApiServer, make: Make, tmp_path: Path) -> None:
-    pod, keeper = RunningPod(server), make()
-    pod.logs.write(T, b"one")
-    keeper.follow(source_of(pod))
-    until(lambda: text_of(tmp_path) == b"one\n")
+def test_a_pod_that_is_gone_has_no_more_to_say(followed: Followed, tmp_path: Path) -> None:
+    pod, keeper = followed
     pod.delete()
     pod.logs.end()
     assert keeper.finish(source_of(pod), PATIENCE_S)
+    assert text_of(tmp_path) == b"one\n"
 
 
 def test_the_log_of_another_pod_of_the_same_name_is_not_taken_for_its_own(
@@ -202,12 +206,9 @@ def test_a_node_that_gives_no_logs_is_given_up_quietly(server: ApiServer, make: 
 
 
 def test_a_pod_that_has_ended_on_a_node_that_was_there_before_is_tried_a_few_times(
-    server: ApiServer, make: Make, tmp_path: Path
+    followed: Followed, tmp_path: Path
 ) -> None:
-    pod, keeper = RunningPod(server), make()
-    pod.logs.write(T, b"one")
-    keeper.follow(source_of(pod))
-    until(lambda: text_of(tmp_path) == b"one\n")
+    pod, keeper = followed
     pod.logs.has_kubelet = False
     before = pod.logs.streams
     pod.end()
@@ -244,11 +245,8 @@ def test_a_log_above_its_limit_loses_its_beginning_and_keeps_its_offsets(tmp_pat
     assert (start, data[:2], len(data)) == (4 * 4096, b"EE", 4 * 4096)
 
 
-def test_closing_leaves_the_rest_to_the_next_keeper(server: ApiServer, make: Make, tmp_path: Path) -> None:
-    pod, keeper = RunningPod(server), make()
-    pod.logs.write(T, b"one")
-    keeper.follow(source_of(pod))
-    until(lambda: text_of(tmp_path) == b"one\n")
+def test_closing_leaves_the_rest_to_the_next_keeper(followed: Followed, make: Make, tmp_path: Path) -> None:
+    pod, keeper = followed
     keeper.close()
     pod.logs.write(T, b"two")
     pod.end()
