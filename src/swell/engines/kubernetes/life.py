@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,7 +59,7 @@ def uids(document: Document) -> list[str]:
     return [] if uid is None else [uid]
 
 
-def is_there(nodes: dict[NodeId, NodeSeen], name: NodeId) -> bool:
+def is_there(nodes: Mapping[NodeId, NodeSeen], name: NodeId) -> bool:
     node = nodes.get(name)
     return node is not None and node.is_ready
 
