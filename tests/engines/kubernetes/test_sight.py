@@ -7,13 +7,14 @@ from typing import Any, cast
 import pytest
 
 from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.life import Life
+from swell.engines.kubernetes.life import Life, logs_of
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.logstream import PodLog
+from swell.engines.kubernetes.picture import Ended, PodSeen, read_node
 from swell.engines.kubernetes.sight import Sight
 from swell.engines.kubernetes.wanted import Seen
 
-from .pieces import make_object, make_pod, make_wanted
+from .pieces import FIRST, make_object, make_pod, make_wanted
 
 OURS = {"kind": "PyTorchJob", "metadata": {"name": "train", "namespace": "team"}}
 THEIRS = {"kind": "PyTorchJob", "metadata": {"name": "train", "namespace": "team", "uid": "object"}}
@@ -78,3 +79,26 @@ def test_another_object_of_the_same_name_is_not_the_one_that_came_by_kubectl() -
     other = make_object(uid="another")
 
     assert look(Life(make_wanted(), THEIRS), other).object is None
+
+
+def test_logs_are_asked_for_of_pods_that_have_run_on_nodes_that_have_an_address() -> None:
+    metadata = {"name": "n1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    real = read_node({"metadata": metadata, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}})
+    simulated = read_node({"metadata": {**metadata, "name": "n2"}, "status": {}})
+    never_ran = Ended(990.0, None, "Evicted", "", has_run=False)
+    pods = (
+        (0, make_pod(0, node="n1", started_at=950.0)),
+        (1, make_pod(1, node="n2", started_at=950.0)),
+        (2, make_pod(2, node="n1", phase="Succeeded", ended=Ended(990.0, 0, "Completed", "", has_run=True))),
+        (3, make_pod(3, node="n1", phase="Failed", ended=never_ran)),
+        (4, make_pod(4, node="n1")),
+        (5, make_pod(5, node="gone", started_at=950.0)),
+        (None, make_pod(6, node="n1", started_at=950.0)),
+    )
+
+    found = list(logs_of(FIRST, Seen(None, pods), {"n1": real, "n2": simulated}))
+
+    def log(rank: int, node: str) -> PodLog:
+        return PodLog(FIRST, rank, "team", f"train-worker-{rank}", f"pod-{rank}", node)
+
+    assert found == [(log(0, "n1"), False), (log(2, "n1"), True), (log(5, "gone"), False)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.hands import Hands
 from swell.engines.kubernetes.lease import NotHeld
-from swell.engines.kubernetes.life import Life, pod_log
+from swell.engines.kubernetes.life import Life, logs_of
 from swell.engines.kubernetes.lives import Lives
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.picture import NodeSeen
@@ -123,7 +123,7 @@ class Carrier(threading.Thread):
             self._lives.again(life)
             return []
         seen = self._sight.look(life, nodes)
-        self._meet(life, seen)
+        self._meet(life, seen, nodes)
         if life.finished_at is not None:
             self._wake()  # it has ended, and only the rest of its log is waited for
         if life.has_object:
@@ -136,16 +136,15 @@ class Carrier(threading.Thread):
         calls = [self._call(life, seen, others)] if others else []
         return calls or [self._call(life, seen, [bind]) for bind in binds]
 
-    def _meet(self, life: Life, seen: Seen) -> None:
+    def _meet(self, life: Life, seen: Seen, nodes: Mapping[NodeId, NodeSeen]) -> None:
         for rank, pod in seen.pods:
-            if rank is None:
-                continue
-            if not life.is_ours or pod.attempt in (None, life.wanted.attempt):
+            if rank is not None and (not life.is_ours or pod.attempt in (None, life.wanted.attempt)):
                 life.memory.met[rank] = pod.uid
-            if pod.ended is not None and pod.ended.has_run:
-                self._logs.finish(pod_log(life.wanted.attempt, rank, pod))
-            elif pod.started_at is not None:
-                self._logs.follow(pod_log(life.wanted.attempt, rank, pod))
+        for source, has_ended in logs_of(life.wanted.attempt, seen, nodes):
+            if has_ended:
+                self._logs.finish(source)
+            else:
+                self._logs.follow(source)
 
     def _may_bind(self, life: Life, binds: Sequence[Bind]) -> tuple[Bind, ...]:
         found = self._reservations.admit(life.wanted, binds)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from swell.engines.kubernetes.carrier import Carrier
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.hands import Hands
-from swell.engines.kubernetes.life import Life, differs, make_run, pod_log
+from swell.engines.kubernetes.life import Life, differs, logs_of, make_run
 from swell.engines.kubernetes.lives import Lives
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.objects import ObjectSeen
@@ -172,20 +172,16 @@ class KubernetesEngine:
                     life.memory.started.setdefault(task.index, task.started_at)
         if not wanted.has_begun and any(task.cause == "" for task in found.tasks):
             self._lives.has_begun(life)
-        if found.is_finished and not self._has_all_logs(life, seen):
+        if found.is_finished and not self._has_all_logs(life, seen, nodes):
             found = replace(found, is_finished=False)
             self._lives.again(life)
         if life.run is None or differs(life.run, found):
             life.run = found
             runs += [make_run(life.wanted, found, node) for node in wanted.nodes]
 
-    def _has_all_logs(self, life: Life, seen: Seen) -> bool:
+    def _has_all_logs(self, life: Life, seen: Seen, nodes: Mapping[NodeId, NodeSeen]) -> bool:
         """A job that has ended is asked for its log at once; the last of it is on its way."""
-        sources = [
-            pod_log(life.wanted.attempt, rank, pod)
-            for rank, pod in seen.pods
-            if rank is not None and pod.ended is not None and pod.ended.has_run
-        ]
+        sources = [source for source, has_ended in logs_of(life.wanted.attempt, seen, nodes) if has_ended]
         missing = [source for source in sources if not self._logs.finish(source)]
         if not missing:
             return True
