@@ -407,10 +407,10 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             ),
         ),
         (
-            "somebody has deleted it",
-            ARRAY,
+            "somebody has deleted it: which of them had ended before is told already",
+            replace(ARRAY, indices="0-1"),
             make_seen(None),
-            Followed((never(0, "deleted"),), left=10),
+            Followed((never(0, "deleted"), replace(never(1, "deleted"), lane=0)), left=2),
         ),
         (
             "it was stopped",

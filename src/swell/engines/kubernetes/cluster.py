@@ -122,10 +122,9 @@ class Cluster:
     def stand_ins(self, store: str) -> list[PodSeen]:
         return self._sorted(self._stand_ins, store)
 
-    def pods_of_object(self, found: ObjectSeen) -> list[PodSeen]:
-        if found.kind == "JobSet":
-            return self._sorted(self._by_set, (found.namespace, found.name))
-        return self._sorted(self._by_owner, found.uid)
+    def pods_of_object(self, kind: str, namespace: str, name: str, uid: str) -> list[PodSeen]:
+        """Also of one that is gone, as long as the garbage collector has not reached them."""
+        return self._sorted(self._by_set, (namespace, name)) if kind == "JobSet" else self._sorted(self._by_owner, uid)
 
     def pods(self, uids: Iterable[str]) -> list[PodSeen]:
         with self._lock:
