@@ -9,7 +9,8 @@ from swell.model.plan import Snapshot, Verdict
 from swell.model.reason import Code, Evidence, Reason
 from swell.model.resources import Resources
 from swell.planner import explain, make_plan
-from swell.planner.explain import _RECORDED, _WAITING, explain_record, is_waiting_code
+from swell.planner.explain import WAITING, is_waiting_code
+from swell.planner.recorded import RECORDED, explain_record
 
 from .world import array, node, queued, running, world
 
@@ -35,14 +36,14 @@ GIB = 1024
 
 
 def test_every_code_has_words():
-    assert _WAITING.keys() | _RECORDED.keys() == set(Code)
+    assert WAITING.keys() | RECORDED.keys() == set(Code)
 
 
 def test_only_a_silent_worker_can_be_both_a_present_and_a_recorded_reason():
-    assert _WAITING.keys() & _RECORDED.keys() == {Code.WORKER_UNREACHABLE}
+    assert WAITING.keys() & RECORDED.keys() == {Code.WORKER_UNREACHABLE}
 
 
-@pytest.mark.parametrize("code", _WAITING)
+@pytest.mark.parametrize("code", WAITING)
 @pytest.mark.parametrize("nodes", [(), (node("a"),), (node("a"), node("b", is_reachable=False))])
 def test_every_waiting_code_says_what_is_true_and_what_to_do_whatever_the_world_looks_like(
     code: Code, nodes: tuple[object, ...]
@@ -56,7 +57,7 @@ def test_every_waiting_code_says_what_is_true_and_what_to_do_whatever_the_world_
         assert set(reason.to_document()) == {"code", "message", "evidence", "next"}
 
 
-@pytest.mark.parametrize("code", _RECORDED)
+@pytest.mark.parametrize("code", RECORDED)
 def test_every_recorded_code_has_words_even_without_evidence(code: Code):
     reason = explain_record(code, {})
     assert (reason.code, reason.evidence) == (code, {})

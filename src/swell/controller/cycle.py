@@ -33,11 +33,12 @@ from swell.model.cluster import NodeId
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import GpuSeen, Observation
 from swell.model.plan import Plan, Snapshot, Standing
-from swell.model.reason import Code, Reason
+from swell.model.reason import Reason
 from swell.model.training import Control, Report
 from swell.model.usage import DayOfUse
 from swell.planner import BrokenPlan, Shortage, check_plan, explain, find_shortages, make_plan
-from swell.planner.explain import explain_record, is_waiting_code
+from swell.planner.explain import NOT_YET_PLANNED, is_waiting_code
+from swell.planner.recorded import explain_record
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 
 TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
@@ -208,12 +209,7 @@ class Controller:
         if not is_waiting_code(job.reason_code, job.state):
             return explain_record(job.reason_code, job.reason_evidence)
         if view is None or job.id not in plan.verdicts:
-            return Reason(
-                Code.NOT_YET_PLANNED,
-                "it was accepted a moment ago and is looked at next",
-                {},
-                "nothing to do",
-            )
+            return NOT_YET_PLANNED
         return explain(snapshot, view, plan.verdicts[job.id])
 
     def shortages(self) -> tuple[Shortage, ...] | None:

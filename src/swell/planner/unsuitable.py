@@ -1,0 +1,103 @@
+"""Why could a job not start even if nobody else were there, in words?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from swell.model.cluster import GPU_MEMORY_LABEL
+from swell.model.placement import Company
+from swell.model.reason import Code, Evidence, Reason
+from swell.model.resources import Resources
+from swell.planner.allow import counted
+from swell.planner.case import NAMES_SHOWN_MAX, Case, nearest, tasks
+from swell.planner.facts import forbidden_nodes, offered
+from swell.planner.room import Room
+
+
+def cannot_run_here(case: Case) -> Reason:
+    room = Room.of(case.snapshot.nodes)
+    largest = nearest((offered(room, node) for node in room.nodes), case.task)
+    evidence = case.evidence()
+    evidence |= {"largest_node_cpus": largest.cpus_milli / 1000, "largest_node_gpus": largest.gpus}
+    evidence |= {"largest_node_memory_mib": largest.memory_mib}
+    if unknown := _of_unknown_memory(case):
+        return _memory_not_known(case, unknown, evidence)
+    problem, lower = _too_large(case, largest) or _too_many(case)
+    message = f"it wants {case.wants}, but {problem}; waiting will not help"
+    following = f"cancel it and submit it again with {lower}, or add a machine"
+    return Reason(Code.CANNOT_RUN_HERE, message, evidence, following)
+
+
+def _of_unknown_memory(case: Case) -> list[str]:
+    """Nodes that would do, if only somebody said how much memory their GPUs have."""
+    task = case.task
+    if not task.gpu_memory_mib:
+        return []
+    otherwise = replace(task, gpus=max(1, task.gpus), gpu_memory_mib=0)
+    return sorted(
+        node.id
+        for node in case.snapshot.nodes
+        if any(device.memory_mib == 0 for device in node.devices) and otherwise.fits_in(node.capacity)
+    )
+
+
+def _memory_not_known(case: Case, nodes: list[str], evidence: Evidence) -> Reason:
+    named = ", ".join(nodes[:NAMES_SHOWN_MAX]) + (" …" if len(nodes) > NAMES_SHOWN_MAX else "")
+    message = (
+        f"it wants {case.wants}, but how much memory the GPUs of {named} have is not known: "
+        f"the label {GPU_MEMORY_LABEL} is missing there"
+    )
+    following = (
+        f"label the nodes (`kubectl label node {nodes[0]} {GPU_MEMORY_LABEL}=MIB`; NVIDIA's GPU feature discovery "
+        "does it by itself), or cancel it and submit it again with whole GPUs"
+    )
+    return Reason(Code.CANNOT_RUN_HERE, message, evidence | {"gpu_memory_unknown": ", ".join(nodes)}, following)
+
+
+def _too_large(case: Case, largest: Resources) -> tuple[str, str] | None:
+    """One task alone does not fit; None when it does."""
+    lower = []
+    if case.task.gpus > largest.gpus:
+        lower.append(f"--gpus {largest.gpus}")
+    if case.task.cpus_milli > largest.cpus_milli:
+        lower.append(f"--cpus {largest.cpus_milli / 1000:g}")
+    if case.task.memory_mib > largest.memory_mib:
+        lower.append(f"--memory {largest.memory_mib}MiB")
+    if case.task.gpu_memory_mib > largest.gpu_memory_mib:
+        lower.append(f"--gpu-memory {largest.gpu_memory_mib}MiB")
+    where = "this machine has" if case.is_one_machine else "the node that comes nearest has"
+    less = "no --gpus" if lower == ["--gpus 0"] else f"{' '.join(lower)} or less"
+    return (f"{where} {largest.as_far_as(case.task)}", less) if lower else None
+
+
+def _too_many(case: Case) -> tuple[str, str]:
+    """Each task fits, all together do not."""
+    where = "on this machine" if case.is_one_machine else "on all nodes together"
+    if len(case.groups) > 1:
+        return f"they do not all fit {where}", "fewer or smaller tasks"
+    room = Room.of(case.snapshot.nodes)
+    fitting = sum(room.copies(node, case.task) for node in room.nodes)
+    return f"only {tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", f"--tasks {fitting} or less"
+
+
+def no_suitable_node(case: Case) -> Reason:
+    snapshot, rules = case.snapshot, case.job.shape.rules
+    forbidden = forbidden_nodes(snapshot, rules)
+    problems = counted(forbidden.values())
+    total, allowed = len(snapshot.nodes), len(snapshot.nodes) - len(forbidden)
+    if not allowed:
+        message = f"it wants {case.wants}, but its rules allow none of the {total} nodes"
+    else:
+        message = f"it wants {case.wants}{_company(case)}, and the {allowed} of {total} nodes that its rules allow "
+        message += "could not hold that if they were empty"
+    message = "; ".join((message, *problems[:NAMES_SHOWN_MAX]))
+    evidence = case.evidence() | {"nodes_allowed": allowed, "objections": problems}
+    following = "change its node selector, affinity or tolerations, or label, untaint or uncordon a node"
+    return Reason(Code.NO_SUITABLE_NODE, message, evidence, f"{following}; it starts as soon as nodes allow it")
+
+
+def _company(case: Case) -> str:
+    wanted = {one.company for one in case.job.shape.rules if one is not None}
+    words = {Company.APART: "on as many different nodes", Company.TOGETHER: "all on one node"}
+    found = " and ".join(words[one] for one in words if one in wanted)
+    return f" {found}" if found else ""
