@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from swell.controller.livejob import LiveJob
 from swell.controller.observe import Effect, Forget
 from swell.controller.reporting import Reporting
-from swell.controller.world import LiveJob, World, with_slots
+from swell.controller.world import World, with_slots
 from swell.controller.yielding import Stop, ask
 from swell.engines import Engine
 from swell.model.job import AttemptId, Dimension, JobSpec, JobState, Role

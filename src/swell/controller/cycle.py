@@ -21,11 +21,12 @@ from swell.controller.accounting import HALF_LIFE_S, Accounts
 from swell.controller.apply import Begin, begin, carry_out, done_before, enact
 from swell.controller.clock import Clock
 from swell.controller.intents import Intent, Turn, asked_from, hold, release, report, requeue, scale
+from swell.controller.livejob import LiveJob
 from swell.controller.observe import Effect, fold
 from swell.controller.reporting import Reporting
 from swell.controller.training import control_of
 from swell.controller.watch import Cycled
-from swell.controller.world import LiveJob, World
+from swell.controller.world import World
 from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
 from swell.errors import Conflict, NotFound, SwellError, Unavailable

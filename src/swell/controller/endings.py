@@ -7,7 +7,8 @@ as they meant it.
 
 from __future__ import annotations
 
-from swell.controller.world import LiveJob, World
+from swell.controller.livejob import LiveJob
+from swell.controller.world import World
 from swell.controller.yielding import may_retry, pause_s, retry_later, survives_restart
 from swell.model.launch import (
     CAUSE_DELETED,

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from swell.controller.livejob import LiveJob
 from swell.controller.observe import Effect
 from swell.controller.training import fold_report
 from swell.controller.watching import learn
-from swell.controller.world import LiveJob, World
+from swell.controller.world import World
 from swell.controller.yielding import ask, go_back_to_checkpoint, resumes, stop
 from swell.errors import Conflict, NotFound, Rejected
 from swell.model.job import JobId, JobState, ResizeMode

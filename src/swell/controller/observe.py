@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from swell.controller.endings import end_in_words, failure_reason, outcome_of_return, why_to_stop
+from swell.controller.livejob import LiveJob
 from swell.controller.watching import failure_of, judge, note_use
-from swell.controller.world import LiveJob, World, task_record, with_slots
+from swell.controller.world import World, task_record, with_slots
 from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, stop
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import Observation, RunSeen, TaskSeen

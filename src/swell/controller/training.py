@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from swell.controller.world import LiveJob, World
+from swell.controller.livejob import LiveJob
+from swell.controller.world import World
 from swell.errors import Conflict, Rejected
 from swell.model.job import JobState
 from swell.model.training import METRICS_MAX, Checkpoint, Control, Measure, Report, TrainingRecord, mixed

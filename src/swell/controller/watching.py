@@ -8,7 +8,8 @@ for its whole window is stopped, if that was asked for.
 
 from __future__ import annotations
 
-from swell.controller.world import LiveJob, World
+from swell.controller.livejob import LiveJob
+from swell.controller.world import World
 from swell.controller.yielding import Stop, ask, resumes, stop
 from swell.model.job import JobState, Overrun
 from swell.model.launch import RunSeen

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from swell.controller.world import LiveJob, World
+from swell.controller.livejob import LiveJob
+from swell.controller.world import World
 from swell.model.job import AttemptId, JobState, ResizeMode
 from swell.model.launch import (
     CAUSE_IMAGE,
