@@ -8,8 +8,8 @@ import pytest
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.life import Life, logs_of
-from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.logstream import PodLog
+from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.picture import Ended, PodSeen, read_node
 from swell.engines.kubernetes.sight import Sight
 from swell.engines.kubernetes.wanted import Seen
