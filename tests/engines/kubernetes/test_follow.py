@@ -344,7 +344,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             ARRAY,
             make_seen(JOB, ended(0), ended(1, 1), running(3, node="n2"), make_pod(4)),
             Followed(
-                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 3, "n2", 1, 950.0)), in_use=(1,), left=7
+                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 3, "n2", 1, 950.0)), in_use=(1,), left=8
             ),
         ),
         (
