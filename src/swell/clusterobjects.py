@@ -13,10 +13,9 @@ from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.failures import AlreadyExists
-from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.objects import Filling, RoleSize, without_server_fields
 from swell.engines.kubernetes.port import Port
-from swell.engines.kubernetes.resources import PODS, SERVICES, Resource, not_served
+from swell.engines.kubernetes.resources import PODS, SERVICES, Resource
 from swell.engines.kubernetes.template import fill_pod
 from swell.engines.kubernetes.wanted import Wanted
 from swell.manifests import Manifest, is_native, native_objects, object_name
@@ -79,10 +78,7 @@ class ClusterObjects:
         given = without_server_fields(as_created(document))
         if document["kind"] == "Pod":
             return [(PODS, {**given, "spec": fill_pod(given["spec"], filling.roles[0], filling)})]
-        kind = KINDS[document["kind"]]
-        resource = self._cluster.resources.get(kind.name)
-        if resource is None:
-            raise not_served(kind.api_version, kind.name)
+        kind, resource = self._cluster.served(document["kind"])
         return [(resource, kind.fill(given, filling))]
 
 

@@ -28,9 +28,7 @@ class Seat:
     is_fixed: bool = False  #: it holds a width that cannot be changed at this moment
 
 
-def widths(
-    seats: Sequence[Seat], room: Room, now: float, quiet: float, more: Mapping[str, float] | None = None
-) -> dict[JobId, int]:
+def widths(seats: Sequence[Seat], room: Room, now: float, quiet: float, more: Mapping[str, float]) -> dict[JobId, int]:
     """For each the width it should have, given the room that is left when everybody sits.
 
     `more`: by how many GPUs a user's jobs may be wider than their least, all together; without an entry: no limit.
@@ -39,7 +37,7 @@ def widths(
     for counts_gpus in (True, False):
         of_kind = [seat for seat in seats if bool(_step(seat.job.shape).gpus) == counts_gpus]
         if of_kind:
-            found |= _shared(of_kind, room, now, quiet, more or {}, counts_gpus=counts_gpus)
+            found |= _shared(of_kind, room, now, quiet, more, counts_gpus=counts_gpus)
     return found
 
 

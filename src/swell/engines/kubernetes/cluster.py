@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.picture import (
@@ -29,7 +29,7 @@ from swell.engines.kubernetes.picture import (
 )
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
-from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource
+from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource, not_served
 from swell.errors import SwellError
 
 log = logging.getLogger(__name__)
@@ -104,6 +104,13 @@ class Cluster:
             reflector = Reflector(self._port, Selection(resource), kind.read, self._objects_changed)
             self._reflectors[kind.name] = reflector
             reflector.start()
+
+    def served(self, kind: str) -> tuple[Kind, Resource]:
+        """Raises `NotServed` where whoever makes such objects is not installed."""
+        found = KINDS[kind]
+        if found.name not in self.resources:
+            raise not_served(found.api_version, found.name)
+        return found, self.resources[found.name]
 
     # -- questions -------------------------------------------------------------------------------------------------
 

@@ -13,20 +13,12 @@ from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.failures import AlreadyExists
-from swell.engines.kubernetes.kinds import KINDS, Kind
+from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
 from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
-from swell.engines.kubernetes.resources import (
-    CLAIMS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    STORAGE_CLASSES,
-    Resource,
-    not_served,
-)
+from swell.engines.kubernetes.resources import CLAIMS, PODS, SECRETS, SERVICES, STORAGE_CLASSES, Resource
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.errors import Conflict, NotFound, SwellError
@@ -105,7 +97,7 @@ class Hands:
 
     def _create(self, wanted: Wanted, memory: Memory) -> None:
         document = self.manifest(wanted)
-        kind, resource = self._kind(document)
+        kind, resource = self._cluster.served(document["kind"])
         filled = kind.fill(without_server_fields(document), self._filling(wanted))
         made = self._create_named(resource, filled, wanted)
         memory.fresh, memory.kind = kind.read(made), kind.name
@@ -135,17 +127,10 @@ class Hands:
         labels = document["metadata"].get("labels") or {}
         return labels.get(STORE) == self.store and not self._is_active(int(labels.get(JOB) or 0))
 
-    def _kind(self, document: Document) -> tuple[Kind, Resource]:
-        kind = KINDS[document["kind"]]
-        resource = self._cluster.resources.get(kind.name)
-        if resource is None:
-            raise not_served(kind.api_version, kind.name)
-        return kind, resource
-
     def _change(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
         found = _found(seen)
         document = self.manifest(wanted)
-        kind, resource = self._kind({"kind": found.kind})
+        kind, resource = self._cluster.served(found.kind)
         live = self._port.get(resource, found.name, found.namespace)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))

@@ -10,6 +10,7 @@ from swell.engines.kubernetes.picture import ATTEMPT, JOB, STORE, moment, parse_
 from swell.model.job import AttemptId
 
 Document = dict[str, Any]
+FAILED = "Failed"  # what every controller of jobs calls it; for a success each has a word of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +121,10 @@ def read_object(
     )
 
 
-def read_verdict(document: Document, *, good: str, bad: str) -> Verdict | None:
+def read_verdict(document: Document, *, good: str) -> Verdict | None:
     """From the conditions, as every controller of jobs writes them."""
     for one in (document.get("status") or {}).get("conditions") or ():
-        if one.get("type") in (good, bad) and one.get("status") == "True":
+        if one.get("type") in (good, FAILED) and one.get("status") == "True":
             said = one.get("reason") or "", one.get("message") or ""
             return Verdict(one["type"] == good, moment(one["lastTransitionTime"]), *said)
     return None

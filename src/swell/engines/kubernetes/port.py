@@ -110,23 +110,17 @@ class Port:
                     raise
         return Page(tuple(item for page in pages for item in page.items), pages[0].resource_version, None)
 
-    def pages(
-        self, selection: Selection, *, limit: int = PAGE, version: str | None = None, abort: Abort = NEVER
-    ) -> Iterator[Page]:
-        """Page by page, all of one moment; raises `Expired` where that moment has become too old.
-
-        Without a version it is the newest state; "0" is any that the API server has at hand, perhaps an old one.
-        """
+    def pages(self, selection: Selection, *, limit: int = PAGE, abort: Abort = NEVER) -> Iterator[Page]:
+        """The newest state, page by page, all of one moment; raises `Expired` where that has become too old."""
         ask = Ask("GET", "list", selection.resource, selection.namespace)
         query: Document = {"limit": limit, "labelSelector": selection.labels, "fieldSelector": selection.fields}
-        first: Document = {"resourceVersion": version}
+        path = selection.resource.path(selection.namespace)
         while True:
-            path = selection.resource.path(selection.namespace)
-            page = _page(self._exchange.document(ask, path, {**query, **first}, abort=abort), selection.resource)
+            page = _page(self._exchange.document(ask, path, query, abort=abort), selection.resource)
             yield page
             if page.continues is None:
                 return
-            first = {"continue": page.continues}  # which says the version itself
+            query["continue"] = page.continues  # which says the version itself
 
     def watch(
         self, selection: Selection, version: str, *, timeout_s: int, silence_s: float, abort: Abort = NEVER
@@ -186,17 +180,11 @@ class Port:
         ask = Ask("POST", "create", resource, namespace, shown, subresource)
         return self._exchange.document(ask, resource.path(namespace, name, subresource), query, body)
 
-    def replace(
-        self,
-        resource: Resource,
-        body: Document,
-        namespace: str | None = None,
-        subresource: str | None = None,
-    ) -> Document:
+    def replace(self, resource: Resource, body: Document, namespace: str | None = None) -> Document:
         """Raises `Conflict` where the body's resourceVersion is not the newest."""
         name = body["metadata"]["name"]
-        ask = Ask("PUT", "update", resource, namespace, name, subresource)
-        return self._exchange.document(ask, resource.path(namespace, name, subresource), body=body)
+        ask = Ask("PUT", "update", resource, namespace, name)
+        return self._exchange.document(ask, resource.path(namespace, name), body=body)
 
     def patch(
         self,

@@ -23,7 +23,7 @@ class JobKind:
         return read_object(
             document,
             is_suspended=bool(spec.get("suspend")),
-            verdict=read_verdict(document, good="Complete", bad="Failed"),
+            verdict=read_verdict(document, good="Complete"),
             groups=[
                 Group(
                     "", int(spec.get("completions") or spec.get("parallelism") or 1), gpus_of(spec["template"]["spec"])

@@ -19,7 +19,7 @@ class JobSetKind:
         return read_object(
             document,
             is_suspended=bool(document["spec"].get("suspend")),
-            verdict=read_verdict(document, good="Completed", bad="Failed"),
+            verdict=read_verdict(document, good="Completed"),
             groups=[_group(one) for one in document["spec"]["replicatedJobs"]],
         )
 

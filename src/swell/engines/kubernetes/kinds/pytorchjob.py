@@ -21,7 +21,7 @@ class PyTorchJobKind:
         return read_object(
             document,
             is_suspended=bool((document["spec"].get("runPolicy") or {}).get("suspend")),
-            verdict=read_verdict(document, good="Succeeded", bad="Failed"),
+            verdict=read_verdict(document, good="Succeeded"),
             groups=[
                 Group(name.lower(), int(specs[name].get("replicas", 1)), gpus_of(specs[name]["template"]["spec"]))
                 for name in TYPES
