@@ -19,9 +19,10 @@ from engines.kubernetes.pieces import (
     make_wanted,
     running,
 )
-from swell.engines.kubernetes.follow import Followed, follow
+from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.objects import Group, Verdict
 from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen
+from swell.engines.kubernetes.sheet import Followed
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
 from swell.model.launch import TaskSeen
 

@@ -10,13 +10,20 @@
     logs, logstream                which pods' logs are copied, and how one is read to its end
     loglines, logfile              what of a stream is new, and what of it is on disk
     lease                          whether this is the one server that acts
-    picture, objects, kinds        what is kept of pods, nodes and the objects that make pods
+    picture, quantities            what is kept of pods and nodes
+    objects, kinds, numbering      and of the objects that make pods; which task a pod is
     cluster                        all of it in order
-    rules, standins                pods that call an autoscaler for a job that has none yet
-    wanted, steps, follow          pure: what is missing, and what has become of an attempt
+    template, ownpods, rules       pure: what a user's pods become, and those that we make
+    standins                       pure: pods that call an autoscaler for a job that has none yet
+    notices                        pure: what we leave on objects for users of kubectl
+    wanted, steps                  pure: what is asked for, and what of it is missing
+    sheet, follow, followarray     pure: what has become of an attempt
+    life, lives, sight             the attempts, whose turn it is, and what of one is there
+    nodes, offers                  what nodes have left for us
     reservations, reservationpod   pure: which GPUs are kept for those who share them
     reserving                      and who keeps them
-    hands, engine                  the calls, and who makes them
+    hands, carrier                 the calls, and who makes them
+    engine                         all of it, as the controller knows it
 
 Public: `KubernetesEngine`, `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`.
 """

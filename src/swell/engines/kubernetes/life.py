@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from swell.engines.kubernetes.follow import Followed
 from swell.engines.kubernetes.hands import POD_KINDS
 from swell.engines.kubernetes.logstream import PodLog
 from swell.engines.kubernetes.picture import NodeSeen
+from swell.engines.kubernetes.sheet import Followed
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.cluster import NodeId
 from swell.model.job import AttemptId

@@ -1,0 +1,79 @@
+"""What has become of an array's tasks, given its object and its pods?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from swell.engines.kubernetes.objects import Verdict
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.sheet import DEADLINES, Followed, Sheet, with_end
+from swell.engines.kubernetes.steps import lanes_in_use
+from swell.model.launch import CAUSE_DELETED, CAUSE_NOT_PLACED, CAUSE_STOPPED, CAUSE_TIME_LIMIT, TaskSeen
+from swell.model.quantity import IndexSet
+
+
+def follow_array(sheet: Sheet) -> Followed:
+    wanted, seen = sheet.wanted, sheet.seen
+    found = seen.object
+    verdict = found.verdict if found is not None and found.attempt == wanted.attempt else None
+    given_up = IndexSet.parse(found.failed_indexes) if found is not None and found.failed_indexes else ()
+    lanes = lanes_in_use(wanted, seen, sheet.memory)
+    tasks = list(_indices(sheet, lanes, given_up, is_over=verdict is not None))
+    if verdict is not None:
+        tasks = list(_array_judged(sheet, verdict, tasks))
+    elif sheet.is_deleted:
+        # Its pods go with it, also those whose end was told before: who has heard of that does not listen again.
+        ended = {task.index for task in tasks if task.ended_at is not None}
+        left = [index for index in IndexSet.parse(wanted.indices) if index not in ended]
+        tasks += (replace(sheet.end(index, None, CAUSE_DELETED, sheet.memory.kind), lane=0) for index in left)
+    if sheet.memory.unplaced:
+        lowest = next(iter(IndexSet.parse(wanted.indices)))
+        tasks.append(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced))
+    is_still = not sheet.alive and not sheet.may_make_pods
+    indices = IndexSet.parse(wanted.indices)
+    begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and _is_begun(rank, pod, given_up)}
+    not_begun = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
+    in_use = tuple(sorted(lanes.values()))
+    is_over = verdict is not None or wanted.is_stopping
+    return Followed(tuple(tasks), is_over and is_still, sheet.trouble, in_use, max(0, not_begun))
+
+
+def _is_begun(rank: int, pod: PodSeen, given_up: IndexSet | tuple[()]) -> bool:
+    """Of a pod that failed its controller makes another, and room is needed for that, until it gives the index up."""
+    return rank in given_up or pod.phase == "Succeeded" or (bool(pod.node) and not pod.has_ended)
+
+
+def _array_judged(sheet: Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Iterator[TaskSeen]:
+    """Its controller begins no other: every index has an end, also one whose pod is gone, or never was."""
+    ended = {task.index: task for task in tasks if task.ended_at is not None}
+    yield from ended.values()
+    left = [index for index in IndexSet.parse(sheet.wanted.indices) if index not in ended]
+    if verdict.is_success:
+        yield from (replace(sheet.end(index, None, "", code=0), lane=0) for index in left)
+        return
+    if left and not any(_is_failure(task) for task in ended.values()):
+        cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
+        yield with_end(sheet.task(left.pop(0), None, lane=0), verdict.at, None, cause, verdict.message)
+    yield from (replace(sheet.end(index, None, CAUSE_STOPPED), lane=0) for index in left)
+
+
+def _indices(
+    sheet: Sheet, lanes: dict[str, int], given_up: IndexSet | tuple[()], *, is_over: bool
+) -> Iterator[TaskSeen]:
+    indices = IndexSet.parse(sheet.wanted.indices)  # without those that earlier attempts have done
+    for rank, pod in () if sheet.is_of_another else sheet.seen.pods:
+        if rank is None or rank not in indices or (pod.started_at is None and pod.ended is None):
+            continue
+        lane = lanes.get(pod.uid, 0)
+        end = pod.ended
+        if end is None:
+            yield sheet.task(rank, pod, lane=lane)
+        elif pod.phase == "Succeeded":
+            yield with_end(sheet.task(rank, pod, lane=lane), end.at, 0, "")
+        elif rank in given_up or is_over:
+            yield sheet.pod_end(rank, pod)
+
+
+def _is_failure(task: TaskSeen) -> bool:
+    return task.ended_at is not None and (task.exit_code != 0 or bool(task.cause))

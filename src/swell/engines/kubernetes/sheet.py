@@ -1,0 +1,115 @@
+"""What is known of an attempt, and how is a task of it told?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.reservations import refusal
+from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.model.launch import CAUSE_EVICTED, CAUSE_MEMORY, CAUSE_STOPPED, CAUSE_TIME_LIMIT, TaskSeen
+
+DEADLINES = ("DeadlineExceeded",)
+BY_REQUEST = "at somebody's request, as kubectl drain does"
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    tasks: tuple[TaskSeen, ...] = ()
+    is_finished: bool = False  #: nothing of it is left that runs, and nothing will begin
+    trouble: str = ""
+    in_use: tuple[int, ...] = ()  #: lanes
+    left: int = 0  #: indices of an array that have not begun
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """All that is known of an attempt at one moment."""
+
+    wanted: Wanted
+    seen: Seen
+    memory: Memory
+    now: float
+    has_object: bool
+    is_ours: bool
+    remakes: bool
+
+    @property
+    def alive(self) -> list[PodSeen]:
+        """Of those that came as plain pods, only what is bound: the others are their users'."""
+        pods = self.seen.alive
+        if self.has_object or self.is_ours:
+            return pods
+        return [pod for pod in pods if pod.node or pod.uid in self.memory.bound]
+
+    @property
+    def is_deleted(self) -> bool:
+        """One of ours that has not run may not be there yet; somebody else's was there before we knew of it."""
+        was_there = self.wanted.has_begun or not self.is_ours
+        return self.seen.object is None and was_there and not self.wanted.is_stopping
+
+    @property
+    def may_make_pods(self) -> bool:
+        found = self.seen.object
+        if not self.has_object:
+            return False
+        return found is not None and not (found.is_suspended or found.verdict or found.is_deleting)
+
+    @property
+    def is_of_another(self) -> bool:
+        """What the pods of an earlier attempt have done is told already; nothing of this one has begun."""
+        return self.seen.object is not None and self.seen.object.attempt != self.wanted.attempt
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not start, in words; empty: it does, or nothing is known."""
+        wanted, seen = self.wanted, self.seen
+        if wanted.is_stopping:
+            return ""
+        if self.memory.problem:
+            return self.memory.problem
+        if self.memory.held:
+            return self.memory.held
+        for _, pod in seen.pods:
+            if pod.waiting and not pod.has_ended:
+                return f"pod {pod.name}: {pod.waiting}{refusal(pod, pod.waiting)}"
+        return ""
+
+    def newest(self, rank: int) -> PodSeen | None:
+        """Of this attempt, where we make its pods ourselves; one that ends counts as long as there is no other."""
+        is_any = self.has_object or not self.is_ours
+        own = (None, self.wanted.attempt)
+        pods = [pod for number, pod in self.seen.pods if number == rank and (is_any or pod.attempt in own)]
+        alive = [pod for pod in pods if not pod.is_deleting]
+        return alive[-1] if alive else pods[-1] if pods else None
+
+    def task(self, rank: int, pod: PodSeen | None, *, lane: int | None = None) -> TaskSeen:
+        place = self.wanted.places.get(rank)
+        node = pod.node if pod is not None and pod.node else place.node if place is not None else self.wanted.nodes[0]
+        seen_at = None if pod is None else pod.started_at
+        started_at = self.memory.started.get(rank, self.now) if seen_at is None else seen_at
+        return TaskSeen(self.wanted.attempt, rank, node, rank if lane is None else lane, started_at)
+
+    def end(
+        self, rank: int, pod: PodSeen | None, cause: str, problem: str = "", *, code: int | None = None
+    ) -> TaskSeen:
+        task = self.task(rank, pod)
+        at = self.now if pod is None or pod.ended is None or not pod.ended.at else pod.ended.at
+        return with_end(task, max(at, task.started_at), code, cause, problem)
+
+    def pod_end(self, rank: int, pod: PodSeen) -> TaskSeen:
+        end = pod.ended
+        assert end is not None
+        if pod.is_disrupted or end.reason == "Evicted":
+            return self.end(rank, pod, CAUSE_EVICTED, end.message or BY_REQUEST, code=end.exit_code)
+        if end.reason == "OOMKilled":
+            return self.end(rank, pod, CAUSE_MEMORY, end.message, code=end.exit_code)
+        if end.reason in DEADLINES:
+            return self.end(rank, pod, CAUSE_TIME_LIMIT, end.message, code=end.exit_code)
+        if self.wanted.is_stopping:
+            return self.end(rank, pod, "" if end.exit_code == 0 else CAUSE_STOPPED, code=end.exit_code)
+        return self.end(rank, pod, "", code=end.exit_code)
+
+
+def with_end(task: TaskSeen, at: float, code: int | None, cause: str, problem: str = "") -> TaskSeen:
+    return TaskSeen(task.attempt, task.index, task.node, task.lane, task.started_at, at, code, cause, problem)
