@@ -18,18 +18,19 @@ from typing import Any, TypeVar
 
 from swell.config import Limits
 from swell.controller.accounting import HALF_LIFE_S, Accounts
-from swell.controller.apply import Begin, begin, carry_out, done_before, enact
+from swell.controller.apply import Begin, begin, carry_out, enact
 from swell.controller.clock import Clock
 from swell.controller.intents import Intent, Turn, asked_from, hold, release, report, requeue, scale
-from swell.controller.livejob import LiveJob
 from swell.controller.observe import Effect, fold
 from swell.controller.reporting import Reporting
+from swell.controller.restoring import follow_ended, restore
+from swell.controller.retention import Retention
 from swell.controller.training import control_of
 from swell.controller.watch import Cycled
 from swell.controller.world import World
 from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
-from swell.errors import Conflict, NotFound, SwellError, Unavailable
+from swell.errors import Conflict, SwellError, Unavailable
 from swell.model.cluster import NodeId
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import GpuSeen, Observation
@@ -45,7 +46,6 @@ from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
 SPACING = 3.0  # at most a quarter of one core goes into planning
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
-FORGET_PER_CYCLE_MAX = 200  # old jobs removed at once; keeps one transaction short
 NOTHING_SEEN = Snapshot(0.0, (), ())
 ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
 
@@ -74,12 +74,11 @@ class Controller:
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._keep_s = keep_s  #: None: history is kept for ever
+        self._retention = Retention(store, engine, keep_s=keep_s, erase_checkpoints=erase_checkpoints)
         self._reporting = reporting
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
         self._limits = limits  #: of a user
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
-        self._erase_checkpoints = erase_checkpoints  #: of a job that kept them with us; must not block
         self._watch = watch  #: told of every cycle; must not block
         self._booking = threading.Lock()  #: held while what is stored and the accounts may differ
         self._notify = notify  #: tell whoever wants to know that it has ended; must not block
@@ -95,7 +94,6 @@ class Controller:
         self._wake = threading.Event()
         self._is_closing = False
         self._is_stale = False  #: a cycle broke off; the world may be ahead of the store
-        self._forget_after = 0.0
         self._latest: tuple[Snapshot, Plan] = NOTHING_SEEN, Plan()
         self._nodes_known: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
@@ -142,7 +140,7 @@ class Controller:
         for record in records:
             if record.id not in world.jobs:
                 self._arrivals.append(record.submitted_at)
-                self._follow(world, world.add(record))
+                follow_ended(self._store, world, world.add(record))
 
     def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str = "") -> Future[None]:
         """All of them before the next plan: what one gives back must not start another that is to end too."""
@@ -204,19 +202,7 @@ class Controller:
 
     def delete(self, jobs: Sequence[JobRecord], *, by: str, origin: str = "") -> Future[None]:
         """Their history, logs and checkpoints go; a folder for checkpoints that its user named stays."""
-        for job in jobs:
-            if not job.state.has_ended:
-                raise Conflict(f"job {job.id} ({job.name}) is {job.state}; cancel it first: swell cancel {job.id}")
-        for job in jobs:
-            if job.spec.checkpoints is None:
-                self._erase_checkpoints(job.id)
-        return self._forget(jobs, by=by, origin=origin)
-
-    def _forget(self, jobs: Sequence[JobRecord], *, by: str, origin: str = "") -> Future[None]:
-        for job in jobs:
-            for number in range(1, job.attempts + 1):
-                self._engine.erase(AttemptId(job.id, number))
-        return self._store.forget([job.id for job in jobs], by=by, origin=origin)
+        return self._retention.delete(jobs, by=by, origin=origin)
 
     def reason(self, job: JobRecord) -> Reason | None:
         """Why it is not running, worked out from the latest plan; None while running or succeeded."""
@@ -350,7 +336,7 @@ class Controller:
         self._publish_controls()
         self._notify_ended(turn.changes)
         self._watch(Cycled(turn.changes.events, turn.restarts_s, turn.plan_s, self._clock.now() - turn.now))
-        self._forget_old()
+        self._retention.forget_old(self._clock.now())
         return results
 
     def _take_intents(self) -> list[tuple[Intent[Any], Future[Any]]]:
@@ -423,66 +409,21 @@ class Controller:
 
     def _reload(self) -> None:
         """The store is the truth: read it again, and tell the engine everything again."""
-        world = World()
         self._arrivals = deque(self._store.arrivals(ARRIVALS_KEPT), ARRIVALS_KEPT)
         accounts = Accounts(
             self._half_life_s, self._store.accounts(), self._store.usage_totals(), memory=self.accounts.memory
         )
-        records = {record.id: record for record in self._store.active()}
-        open_attempts = {attempt.job_id: attempt for attempt in self._store.open_attempts()}
-        stops: list[Effect] = []
-        begins = []
-        for record in records.values():
-            job = world.add(record)
-            if record.attempts == 0:
-                continue
-            attempt = open_attempts.get(job.id)
-            world.restore(job, attempt, self._store.tasks(job.id))
-            if attempt is not None:
-                accounts.hold(attempt, job.owner)
-                begins.append(Begin(attempt, done_before(job)))
-            if job.state is JobState.STOPPING:
-                stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
-        for job in world.jobs.values():
-            self._follow(world, job)
-        self._world, self.accounts = world, accounts
-        begin(self._engine, begins, self._generation, lambda job: records[job], self._reporting)
-        carry_out(self._engine, stops, self._generation)
+        found = restore(self._store, accounts)
+        self._world, self.accounts = found.world, accounts
+        begin(self._engine, found.begins, self._generation, lambda job: found.records[job], self._reporting)
+        carry_out(self._engine, found.stops, self._generation)
         self._publish_controls()
         for record in self._store.with_notice_due():
             self._notify(record)
 
-    def _follow(self, world: World, job: LiveJob) -> None:
-        """Of the jobs it waits for, some may have ended already."""
-        for after in job.after:
-            if after.job in world.jobs:
-                continue
-            try:
-                job.let_follow(after.job, self._store.job(after.job).state)
-            except NotFound:
-                job.let_follow(after.job, JobState.CANCELLED)
-            world.asked.add(job.id)
-
     def told(self, job: JobId) -> Future[None]:
         """Whoever wanted to know that it ended has been told."""
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
-
-    def _forget_old(self) -> None:
-        """History older than the retention goes, with its logs. A job's age counts from its end, not from its log's.
-
-        Its checkpoints stay: they are somebody's work, and nobody has asked for them to go.
-        """
-        if self._keep_s is None:
-            return
-        before = self._clock.now() - self._keep_s
-        if before < self._forget_after:
-            return
-        old = self._store.ended_before(before, FORGET_PER_CYCLE_MAX)
-        if old:
-            self._forget([self._store.job(job) for job in old], by="retention").result()
-        if len(old) < FORGET_PER_CYCLE_MAX:
-            self._store.forget_events(before).result()
-            self._forget_after = before + self._keep_s / 100
 
 
 def _is_well(future: Future[Any]) -> bool:

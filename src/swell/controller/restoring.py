@@ -1,0 +1,55 @@
+"""How did everything stand when the server ended, by what is stored?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from swell.controller.accounting import Accounts
+from swell.controller.apply import Begin, done_before
+from swell.controller.livejob import LiveJob
+from swell.controller.world import World
+from swell.controller.yielding import Stop
+from swell.errors import NotFound
+from swell.model.job import JobId, JobState
+from swell.store import JobRecord, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    world: World
+    records: Mapping[JobId, JobRecord]  #: of all in it
+    begins: list[Begin]  #: what the engine is to run
+    stops: list[Stop]  #: and what of that it is to end
+
+
+def restore(store: Store, accounts: Accounts) -> Restored:
+    """What open attempts hold is entered into the accounts."""
+    found = Restored(World(), {record.id: record for record in store.active()}, [], [])
+    open_attempts = {attempt.job_id: attempt for attempt in store.open_attempts()}
+    for record in found.records.values():
+        job = found.world.add(record)
+        if record.attempts == 0:
+            continue
+        attempt = open_attempts.get(job.id)
+        found.world.restore(job, attempt, store.tasks(job.id))
+        if attempt is not None:
+            accounts.hold(attempt, job.owner)
+            found.begins.append(Begin(attempt, done_before(job)))
+        if job.state is JobState.STOPPING:
+            found.stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
+    for job in found.world.jobs.values():
+        follow_ended(store, found.world, job)
+    return found
+
+
+def follow_ended(store: Store, world: World, job: LiveJob) -> None:
+    """Of the jobs it waits for, some may have ended already."""
+    for after in job.after:
+        if after.job in world.jobs:
+            continue
+        try:
+            job.let_follow(after.job, store.job(after.job).state)
+        except NotFound:
+            job.let_follow(after.job, JobState.CANCELLED)
+        world.asked.add(job.id)
