@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import random
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from swell.errors import Unavailable
 
 from .apiserver import ApiServer
 from .conftest import access_to
+from .seeds import play_all
 
 DURATION_S = 15.0
 STEPS = 120
@@ -181,9 +180,4 @@ def play(seed: int, folder: Path) -> World:
 
 
 if __name__ == "__main__":
-    for number in map(int, sys.argv[1:]):
-        with tempfile.TemporaryDirectory() as scratch:
-            played = play(number, Path(scratch))
-        print(", ".join(f"{what} {count}" for what, count in played.seen.most_common()))
-        if played.broken:
-            sys.exit("\n".join(played.broken))
+    play_all(play)

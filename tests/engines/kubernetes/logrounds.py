@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
@@ -17,6 +15,7 @@ from .conftest import access_to
 from .faults import Drawn
 from .keeping import QUICK, file_of, source_of, text_of, until
 from .podlogs import NANO, Break, RunningPod
+from .seeds import play_all
 
 STEPS = 150
 BREAKS_MAX = 4  # in a row: after more the keeper may give up on a pod that has ended
@@ -60,6 +59,10 @@ class Round:
     @property
     def kept(self) -> bytes:
         return text_of(self.root)
+
+    @property
+    def broken(self) -> list[str]:
+        return [] if self.kept == self.written else [f"kept {self.kept!r} of {self.written!r}"]
 
     def _step(self, number: int) -> None:
         self._speak(number)
@@ -118,9 +121,4 @@ def play(seed: int, folder: Path) -> Round:
 
 
 if __name__ == "__main__":
-    for seed in map(int, sys.argv[1:]):
-        with tempfile.TemporaryDirectory() as scratch:
-            played = play(seed, Path(scratch))
-            print(", ".join(f"{what} {count}" for what, count in played.seen.most_common()))
-            if played.kept != played.written:
-                sys.exit(f"kept {played.kept!r}\nof   {played.written!r}")
+    play_all(play)

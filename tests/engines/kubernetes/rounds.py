@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-import tempfile
 import threading
 from collections import Counter
 from dataclasses import dataclass
@@ -18,8 +16,9 @@ from swell.engines.kubernetes.resources import PODS
 
 from .apiserver import ApiServer
 from .conftest import access_to
-from .faults import Drawn, Fault
+from .faults import Drawn
 from .following import Follower, state_of
+from .seeds import play_all
 
 STEPS = 100  # at least
 FAULTS = 15  # at least, while there are steps left
@@ -29,9 +28,13 @@ NAMES = tuple(("ab"[number % 2], f"pod-{number}") for number in range(12))
 
 @dataclass(frozen=True)
 class Played:
-    faults: Counter[Fault]
+    seen: Counter[str]
     shown: dict[Key, Any]
     there: dict[Key, Any]
+
+    @property
+    def broken(self) -> list[str]:
+        return [] if self.shown == self.there else [f"{self.shown} is shown of {self.there}"]
 
 
 def play(seed: int, folder: Path) -> Played:
@@ -54,7 +57,8 @@ def play(seed: int, folder: Path) -> Played:
         assert follower.reflector.stop()
         port.close()
         server.close()
-    return Played(faults.seen, shown, there)
+    seen = Counter({fault.name.lower(): count for fault, count in faults.seen.items()})
+    return Played(seen, shown, there)
 
 
 def _step(server: ApiServer, lots: random.Random) -> None:
@@ -76,7 +80,4 @@ def _step(server: ApiServer, lots: random.Random) -> None:
 
 
 if __name__ == "__main__":
-    for number in map(int, sys.argv[1:]):
-        with tempfile.TemporaryDirectory() as scratch:
-            seen = play(number, Path(scratch)).faults
-            print(", ".join(f"{fault.name.lower()} {count}" for fault, count in seen.most_common()))
+    play_all(play)

@@ -68,7 +68,8 @@ def test_a_namespace_that_allows_only_restricted_pods_allows_reservations(simula
     simulated.api.create("/api/v1/namespaces", {"metadata": {"name": "strict", "labels": labels}})
     made = make_pod((NODE, "gpu-0"), store="s", namespace="strict", image="busybox", runtime_class=None)
     with Drive(simulated.kubeconfig, tmp_path) as drive:
-        drive.port.create(POD_RESOURCE, made, "strict", dry_run=True)
+        accepted = drive.port.create(POD_RESOURCE, made, "strict", dry_run=True)
+    assert accepted["metadata"]["name"] == made["metadata"]["name"]
 
 
 def test_pods_have_the_runtime_class_where_the_cluster_has_it(emptied: Cluster, tmp_path: Path) -> None:
