@@ -10,8 +10,9 @@ from server import Gate, Server
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Iterator[Server]:
-    """One for all tests that leave it as they found it."""
+    """One for all tests that leave it as they found it; its worker is there, and so are its worker's files."""
     with Server(tmp_path_factory.mktemp("server")) as shared:
+        next(event for event in shared.client().follow_events(after=0) if event["kind"] == "NodeJoined")
         yield shared
 
 
