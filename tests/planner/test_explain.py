@@ -283,6 +283,12 @@ def test_only_where_no_worker_answers():
             "wait",
         ),
         (
+            Code.TASK_TROUBLE,
+            {"job": 7, "trouble": "pod train-0 keeps ending: begun again 3 times"},
+            "it runs, but not all of it: pod train-0 keeps ending: begun again 3 times",
+            "see what it did: swell logs 7; correct that and submit it again, or wait",
+        ),
+        (
             Code.WORKER_UNREACHABLE,
             {"node": "b", "silent_s": 75},
             "its machine b has not been heard of for 75 s; it may still run",

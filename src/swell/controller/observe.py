@@ -231,18 +231,30 @@ def _let_follow(world: World, ended: JobId, state: JobState) -> None:
 
 
 def _note_trouble(world: World, runs: tuple[RunSeen, ...], changes: Changes) -> None:
-    """What keeps a job from starting is part of its reason; told again, it is no news."""
+    """What keeps a job from starting, or from going on, is part of its reason; told again, it is no news."""
     told: dict[JobId, list[str]] = {}
     for run in runs:
         job = _present(world, run.attempt)
-        if job is not None and job.state is JobState.STARTING:
+        if job is not None and job.state in (JobState.STARTING, JobState.RUNNING):
             told.setdefault(job.id, []).extend([run.trouble] if run.trouble else [])
     for job_id, troubles in told.items():
         job, trouble = world.jobs[job_id], "; ".join(dict.fromkeys(troubles))
-        if trouble != job.evidence.get("trouble", ""):
+        if trouble == job.evidence.get("trouble", "") or job.reason is Code.WORKER_UNREACHABLE:
+            continue
+        if job.state is JobState.STARTING:
             job.evidence = {"nodes": ", ".join(job.nodes)}
             job.evidence |= {"trouble": trouble} if trouble else {}
-            job.write(changes)
+        else:
+            _note_trouble_of_running(job, trouble, changes)
+        job.write(changes)
+
+
+def _note_trouble_of_running(job: LiveJob, trouble: str, changes: Changes) -> None:
+    """Numbers in it go on changing; an Event is worth only that it began."""
+    if trouble and job.reason is None:
+        changes.events.append(EventRecord("TaskTrouble", job.id, detail={"trouble": trouble}))
+    job.reason = Code.TASK_TROUBLE if trouble else None
+    job.evidence = {"job": job.id, "trouble": trouble} if trouble else {}
 
 
 def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) -> None:
@@ -254,7 +266,7 @@ def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) ->
         if job.state is not JobState.RUNNING:
             continue
         lost = next((slot.node for slot in job.slots if slot.node in silent_s), None)
-        if (lost is None) == (job.reason is None):
+        if (lost is not None) == (job.reason is Code.WORKER_UNREACHABLE):
             continue
         job.reason = None if lost is None else Code.WORKER_UNREACHABLE
         job.evidence = {} if lost is None else {"node": lost, "silent_s": round(silent_s[lost])}

@@ -453,6 +453,11 @@ def _starting(evidence: Evidence) -> tuple[str, str]:
     return message, "wait a moment"
 
 
+def _task_trouble(evidence: Evidence) -> tuple[str, str]:
+    following = f"see what it did: swell logs {evidence.get('job')}; correct that and submit it again, or wait"
+    return f"it runs, but not all of it: {evidence.get('trouble')}", following
+
+
 def _lost_contact(evidence: Evidence) -> tuple[str, str]:
     node, silent_s = evidence.get("node"), _number(evidence, "silent_s")
     return (
@@ -481,6 +486,7 @@ _RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {
     Code.DEPENDENCY_FAILED: _dependency_failed,
     Code.HELD: _held,
     Code.STOPPING: _stopping,
+    Code.TASK_TROUBLE: _task_trouble,
     Code.STARTING: _starting,
     Code.WORKER_UNREACHABLE: _lost_contact,
 }

@@ -21,7 +21,7 @@ from engines.kubernetes.pieces import (
 )
 from swell.engines.kubernetes.follow import Followed, follow
 from swell.engines.kubernetes.objects import Group, Verdict
-from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen
+from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen, Restarted
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
 from swell.model.launch import TaskSeen
 
@@ -422,3 +422,34 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
 )
 def test_an_array(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
     assert follow(wanted, seen, Memory(), NOW, has_object=True) == followed, what
+
+
+BACK_OFF = "CrashLoopBackOff: back-off 40s restarting failed container"
+ONCE = "pod train-worker-0 keeps ending: begun again once, the last time after exit code 1"
+THRICE = "pod train-worker-0 keeps ending: begun again 3 times, the last time after exit code "
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "trouble"),
+    [
+        ("it was begun again, and runs", running(0, restarted=Restarted(1, 1, "Error", 990.0)), ""),
+        ("and has ended once more", running(0, waiting=BACK_OFF, restarted=Restarted(1, 1, "Error", None)), ONCE),
+        ("it waits to be begun", running(0, waiting=BACK_OFF, restarted=Restarted(3, 1, "Error", None)), f"{THRICE}1"),
+        ("it was begun a moment ago", running(0, restarted=Restarted(3, 1, "Error", 990.0)), f"{THRICE}1"),
+        (
+            "it needs more memory than it may have",
+            running(0, restarted=Restarted(3, 137, "OOMKilled", None)),
+            f"{THRICE}137 (OOMKilled)",
+        ),
+        (
+            "it did its work, and is made to do it again",
+            running(0, restarted=Restarted(3, 0, "Completed", None)),
+            f"{THRICE}0",
+        ),
+        ("it has run for ten minutes since", running(0, restarted=Restarted(3, 1, "Error", 399.0)), ""),
+        ("it has ended for good", ended(0, 1, restarted=Restarted(3, 1, "Error", None)), ""),
+    ],
+)
+def test_a_pod_that_keeps_ending_is_trouble_although_it_runs(what: str, pod: PodSeen, trouble: str) -> None:
+    found = follow(BEGUN, make_seen(make_object(), pod, running(1)), Memory(), NOW, has_object=True)
+    assert found == Followed((alive(0), alive(1)), trouble=trouble), what

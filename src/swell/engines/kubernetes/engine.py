@@ -222,6 +222,8 @@ class KubernetesEngine:
         if found.is_finished and not self._has_all_logs(life, seen):
             found = replace(found, is_finished=False)
             self._again(life)
+        if found.trouble and wanted.has_begun:
+            self._again(life)  # that it is over is seen by time alone
         if life.run is None or differs(life.run, found):
             life.run = found
             runs += [make_run(life.wanted, found, node) for node in wanted.nodes]

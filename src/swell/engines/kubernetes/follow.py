@@ -31,6 +31,7 @@ from swell.model.quantity import IndexSet
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull")
 IMAGE_TROUBLE = (*HOPELESS, "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
 IMAGE_S = 600.0  # a registry may be away for a while; room is not held for longer than that
+RECOVERED_S = 600.0  # a container that has run for so long is well again; a kubelet's own back-off ends then, too
 DEADLINES = ("DeadlineExceeded",)
 BY_REQUEST = "at somebody's request, as kubectl drain does"
 
@@ -318,7 +319,7 @@ def _is_failure(task: TaskSeen) -> bool:
 
 
 def _trouble(sheet: _Sheet) -> str:
-    """Why it does not start, in words; empty: it does, or nothing is known."""
+    """Why it does not start, or does not go on, in words; empty: it does, or nothing is known."""
     wanted, seen = sheet.wanted, sheet.seen
     if wanted.is_stopping:
         return ""
@@ -327,6 +328,21 @@ def _trouble(sheet: _Sheet) -> str:
     if sheet.memory.held:
         return sheet.memory.held
     for _, pod in seen.pods:
+        if keeps := _keeps_ending(pod, sheet.now):
+            return keeps
         if pod.waiting and not pod.has_ended:
             return f"pod {pod.name}: {pod.waiting}{refusal(pod, pod.waiting)}"
     return ""
+
+
+def _keeps_ending(pod: PodSeen, now: float) -> str:
+    """Its kubelet begins it again and again, which looks like a pod that runs; empty: it does not."""
+    again = pod.restarted
+    if again is None or pod.has_ended or pod.started_at is None:
+        return ""
+    runs_again = again.runs_since is not None and (again.times == 1 or now - again.runs_since > RECOVERED_S)
+    if runs_again:
+        return ""
+    times = "once" if again.times == 1 else f"{again.times} times"
+    word = "" if again.reason in ("", "Error", "Completed") else f" ({again.reason})"
+    return f"pod {pod.name} keeps ending: begun again {times}, the last time after exit code {again.exit_code}{word}"
