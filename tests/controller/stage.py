@@ -156,6 +156,12 @@ class Stage:
         self.engine.runs[attempt] = RunSeen(attempt, "a", 1, (), 0, False, trouble=trouble)
         self.cycle()
 
+    def is_suspended(self, job: int, found: str) -> None:
+        """By somebody else, in the cluster."""
+        attempt = self.present(job)
+        self.engine.runs[attempt] = RunSeen(attempt, "a", 1, (), 1, False, suspended=found)
+        self.cycle(0.0)
+
     def begin(self, job: int, seconds: float = 0.0) -> None:
         """It is started, and all its tasks are seen."""
         self.cycle(seconds)

@@ -384,3 +384,69 @@ def test_a_machine_that_is_not_heard_of_is_told_before_a_task_in_trouble(stage: 
     stage.cycle()
     stage.is_in_trouble(job, CRASHES.format(4))
     assert stage.job(job).reason_code is Code.TASK_TROUBLE
+
+
+# -- suspended by somebody else ------------------------------------------------------------------------------
+
+OBJECT = "PyTorchJob team/train"
+
+
+def is_held_for_its_object(stage: Stage, job: int) -> None:
+    assert stage.states(job) == ["held"]
+    assert stage.why(job) == Reason(
+        Code.HELD,
+        f"its {OBJECT} was suspended by somebody else, with kubectl",
+        {"by": "kubectl", "job": job, "object": OBJECT},
+        f"swell release {job}",
+    )
+
+
+def test_one_whose_object_somebody_suspends_is_held_at_once_and_goes_on_from_its_checkpoint_when_released(
+    stage: Stage,
+) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0, seconds=100.0)
+    stage.is_suspended(job, OBJECT)
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", f"{job}.1", 30.0)])
+    assert stage.job(job).reason_evidence["cause"] == f"its {OBJECT} was suspended by somebody else"
+    stage.finish(job, None, cause=CAUSE_STOPPED)
+    is_held_for_its_object(stage, job)
+    assert stage.details(job, "HoldRequested") == [{"object": OBJECT}]
+    stage.done(stage.controller.release(job, by="ann"))
+    assert (stage.states(job), stage.own(job)["EPOCHS_DONE"]) == (["starting"], "3")
+
+
+def test_also_without_a_checkpoint_and_its_retries_are_left_alone(stage: Stage) -> None:
+    """Its tasks are killed already: there is nothing to refuse as there is for `swell hold`."""
+    job = stage.gang(2)
+    stage.begin(job)
+    stage.is_suspended(job, OBJECT)
+    stage.finish(job, None, None, cause=CAUSE_STOPPED)
+    is_held_for_its_object(stage, job)
+    assert stage.job(job).failures == 0
+
+
+def test_also_an_array_of_which_what_had_not_ended_is_done_after_its_release(stage: Stage) -> None:
+    job = stage.array("0-3", 2)
+    stage.cycle()
+    stage.ended(job, 0)
+    stage.began(job, 1)
+    stage.is_suspended(job, OBJECT)
+    stage.run(job, done=True)
+    stage.cycle()
+    is_held_for_its_object(stage, job)
+    stage.done(stage.controller.release(job, by="ann"))
+    record = stage.job(job)
+    assert (record.state, record.tasks_succeeded, record.tasks_failed) == (JobState.STARTING, 1, 0)
+    assert stage.engine.launches[stage.present(job)][0].indices == "1,2,3"
+
+
+def test_one_that_was_asked_to_wait_before_says_by_whom(stage: Stage) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0, seconds=100.0)
+    stage.done(stage.controller.hold(job, by="ann"))
+    stage.is_suspended(job, OBJECT)
+    assert stage.states(job) == ["stopping"]
+    assert stage.job(job).held_by == "ann"

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from swell.controller.endings import end_in_words, failure_reason, outcome_of_return, why_to_stop
 from swell.controller.watching import failure_of, judge, note_use
 from swell.controller.world import LiveJob, World, task_record, with_slots
-from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, stop
-from swell.model.job import AttemptId, JobId, JobState
+from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, held_evidence, line_up, stop
+from swell.model.job import AttemptId, JobId, JobState, ResizeMode
 from swell.model.launch import Observation, RunSeen, TaskSeen
 from swell.model.reason import Code, Evidence
 from swell.store import Changes, EventRecord
 
+BY_KUBECTL = "kubectl"  # who asks of us what is done to objects behind our back
 HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
 
@@ -73,7 +74,7 @@ def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
         return False
     if run.tensorboard:
         job.tensorboard = run.tensorboard
-    is_news = note_use(job, run)
+    is_news = any([note_use(job, run), _note_suspension(job, run, changes)])
     if run.is_finished:
         job.finished_on.add(run.node)
         return True
@@ -85,6 +86,16 @@ def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
         job.set_attempt(with_slots(job.attempt, kept, job.emptied_at(now)), changes)
         return True
     return is_news
+
+
+def _note_suspension(job: LiveJob, run: RunSeen, changes: Changes) -> bool:
+    """Whoever suspends its object wants it to wait, and has ended its tasks by that; False when it is no news."""
+    if not run.suspended or job.suspended:
+        return False
+    job.suspended = run.suspended
+    job.held_by = job.held_by or BY_KUBECTL
+    changes.events.append(EventRecord("HoldRequested", job.id, BY_KUBECTL, detail={"object": run.suspended}))
+    return True
 
 
 def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
@@ -101,7 +112,7 @@ def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Ef
     elif job.held_by is not None and job.state is JobState.QUEUED:
         job.state, job.reason = JobState.HELD, Code.HELD
         job.drop_reservation()
-        job.evidence = {"by": job.held_by, "job": job.id}
+        job.evidence = held_evidence(job)
         job.write(changes)
         changes.events.append(EventRecord("Held", job.id, job.held_by))
     elif job.held_by is None and job.state is JobState.HELD:
@@ -128,6 +139,9 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
             hasten(job, changes, now)
         elif (task := why_to_stop(job)) is not None:
             effects += stop(job, changes, end_in_words(task), None)
+        elif job.suspended:
+            cause = f"its {job.suspended} was suspended by somebody else"
+            effects += ask(world, job, changes, now, width=0, when=ResizeMode.IMMEDIATE, cause=cause)
         elif job.held_by is not None:
             effects += ask(world, job, changes, now, width=0, when=job.mode, cause=f"held by {job.held_by}")
         else:
@@ -185,7 +199,7 @@ def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
     job.begun_now.clear()
     job.finished_on.clear()
     job.gpu = {}
-    job.state, job.reason, job.evidence, job.queued_at = JobState.QUEUED, Code.NOT_YET_PLANNED, {}, now
+    line_up(job, now)
     job.write(changes)
     changes.events.append(EventRecord("Yielded", job.id, detail={"attempt": job.attempts, "left": job.unfinished}))
 

@@ -60,6 +60,7 @@ class LiveJob:
     problem: str = ""  #: why not, in the words of who refused
     used_s: float = 0.0  #: of attempts that have ended
     held_by: str | None = None  #: None: nobody asked that it wait
+    suspended: str = ""  #: its object, which somebody suspended and by that asked so; empty: nobody did
     wanted_width: int | None = None  #: None: the planner's choice
     queued_at: float = 0.0  #: when it last began to wait
     reserved_at: float | None = None  #: None: no room is being made for it

@@ -22,7 +22,7 @@ from swell.model.launch import (
     CAUSE_STOPPED,
     CAUSE_TIME_LIMIT,
 )
-from swell.model.reason import Code
+from swell.model.reason import Code, Evidence
 from swell.model.training import Asked, Checkpoint
 from swell.store import Changes, EventRecord
 from swell.throughput import predict
@@ -223,10 +223,7 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     job.set_attempt(replace(attempt, slots=(), ended_at=ended_at, outcome=outcome, lost_s=lost_s), changes)
     number, failure = job.attempts, job.failure
     job.start_over()
-    job.state = JobState.HELD if job.held_by else JobState.QUEUED
-    job.reason = Code.HELD if job.held_by else Code.NOT_YET_PLANNED
-    job.queued_at = ended_at
-    job.evidence = {"by": job.held_by, "job": job.id} if job.held_by else {}
+    line_up(job, ended_at)
     job.write(changes)
     detail: dict[str, object] = {"attempt": number, "width": attempt.width, "outcome": outcome}
     detail |= {"lost_gpu_seconds": round(lost, 3)}
@@ -237,6 +234,19 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     if failure is not None and failure.problem:
         detail |= {"problem": failure.problem}
     changes.events.append(EventRecord("Yielded" if outcome == "yielded" else "Retrying", job.id, detail=detail))
+
+
+def line_up(job: LiveJob, now: float) -> None:
+    """Without an attempt: it waits, or is held."""
+    job.state = JobState.HELD if job.held_by else JobState.QUEUED
+    job.reason = Code.HELD if job.held_by else Code.NOT_YET_PLANNED
+    job.evidence = held_evidence(job) if job.held_by else {}
+    job.queued_at = now
+
+
+def held_evidence(job: LiveJob) -> Evidence:
+    evidence: Evidence = {"by": job.held_by, "job": job.id}
+    return {**evidence, "object": job.suspended} if job.suspended else evidence
 
 
 def _count_what_was_saved_last(job: LiveJob, ended_at: float) -> None:

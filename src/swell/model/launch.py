@@ -167,7 +167,8 @@ class RunSeen:
     is_finished: bool  #: nothing alive, nothing more will begin, every end has been reported
     tensorboard: str = ""  #: where it can be looked at; empty: nowhere
     gpu: GpuSeen | None = None  #: None: not measured
-    trouble: str = ""  #: what keeps it from starting, in words; empty: nothing, or nobody knows
+    trouble: str = ""  #: what keeps it from starting or going on, in words; empty: nothing, or nobody knows
+    suspended: str = ""  #: the kind and name of its object that somebody else has suspended; empty: nobody has
 
 
 @dataclass(frozen=True, slots=True)

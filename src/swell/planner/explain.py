@@ -438,7 +438,10 @@ def _dependency_failed(evidence: Evidence) -> tuple[str, str]:
 
 
 def _held(evidence: Evidence) -> tuple[str, str]:
-    return f"{evidence.get('by') or 'somebody'} asked that it wait", f"swell release {evidence.get('job')}"
+    following = f"swell release {evidence.get('job')}"
+    if evidence.get("object"):
+        return f"its {evidence['object']} was suspended by somebody else, with kubectl", following
+    return f"{evidence.get('by') or 'somebody'} asked that it wait", following
 
 
 def _stopping(evidence: Evidence) -> tuple[str, str]:

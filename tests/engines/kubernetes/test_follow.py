@@ -152,6 +152,19 @@ def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
             ),
         ),
         (
+            "somebody else has suspended it, and its pods end",
+            BEGUN,
+            make_seen(make_object(is_suspended=True), running(0, is_deleting=True)),
+            Followed((alive(0),), suspended="PyTorchJob team/train"),
+        ),
+        ("we have not resumed it yet", WANTED, make_seen(make_object(is_suspended=True)), Followed()),
+        (
+            "somebody has suspended it when it had succeeded",
+            BEGUN,
+            make_seen(make_object(is_suspended=True, verdict=SUCCEEDED)),
+            Followed((over(0, 995.0, 0, started_at=NOW), over(1, 995.0, 0, started_at=NOW)), is_finished=True),
+        ),
+        (
             "the node of one that must be bound again is gone",
             BEGUN,
             replace(make_seen(make_object(), running(0), make_pod(1)), present=frozenset({"n1"})),
@@ -405,6 +418,12 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
                 ),
                 is_finished=True,
             ),
+        ),
+        (
+            "somebody else has suspended it",
+            ARRAY,
+            make_seen(replace(JOB, is_suspended=True), ended(0)),
+            Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), left=9, suspended="Job team/train"),
         ),
         (
             "somebody has deleted it",

@@ -43,6 +43,7 @@ class Followed:
     trouble: str = ""
     in_use: tuple[int, ...] = ()  #: lanes
     left: int = 0  #: indices of an array that have not begun
+    suspended: str = ""  #: its object, where somebody else has suspended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +106,22 @@ def follow(
     is_still = not sheet.alive and not _may_make_pods(sheet)
     if wanted.is_stopping and is_still:
         tasks = (*tasks, *(_left_behind(sheet, rank) for rank in sorted(set(wanted.places) - ended)))
-    return Followed(tasks, is_over and is_still, _trouble(sheet))
+    return Followed(tasks, is_over and is_still, _trouble(sheet), suspended=_suspended(sheet))
 
 
 def _is_deleted(sheet: _Sheet) -> bool:
     """One of ours that has not run may not be there yet; somebody else's was there before we knew of it."""
     was_there = sheet.wanted.has_begun or not sheet.is_ours
     return sheet.seen.object is None and was_there and not sheet.wanted.is_stopping
+
+
+def _suspended(sheet: _Sheet) -> str:
+    """Before it has run it may be us who have not resumed it yet."""
+    wanted, found = sheet.wanted, sheet.seen.object
+    if found is None or wanted.is_stopping or not wanted.has_begun or found.attempt != wanted.attempt:
+        return ""
+    is_over = found.is_deleting or found.verdict is not None
+    return f"{found.kind} {found.namespace}/{found.name}" if found.is_suspended and not is_over else ""
 
 
 def _may_make_pods(sheet: _Sheet) -> bool:
@@ -280,7 +290,7 @@ def _follow_array(sheet: _Sheet) -> Followed:
     left = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
     in_use = tuple(sorted(lanes.values()))
     is_over = verdict is not None or wanted.is_stopping
-    return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, left))
+    return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, left), _suspended(sheet))
 
 
 def _array_judged(sheet: _Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Iterator[TaskSeen]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from swell.engines.kubernetes.follow import Followed
@@ -64,19 +64,24 @@ def is_there(nodes: dict[NodeId, NodeSeen], name: NodeId) -> bool:
 
 
 def differs(one: Followed, other: Followed) -> bool:
-    return (one.is_finished, one.trouble, one.in_use, one.left) != (
-        other.is_finished,
-        other.trouble,
-        other.in_use,
-        other.left,
-    )
+    """Beside their tasks, which are told one by one."""
+    return replace(one, tasks=()) != replace(other, tasks=())
 
 
 def make_run(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
     lanes = {**wanted.places, **wanted.draining}
     mine = {number for number, place in lanes.items() if place.node == node}
     in_use = tuple(number for number in found.in_use if number in mine)
-    return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
+    return RunSeen(
+        wanted.attempt,
+        node,
+        wanted.revision,
+        in_use,
+        found.left,
+        found.is_finished,
+        trouble=found.trouble,
+        suspended=found.suspended,
+    )
 
 
 def pod_log(attempt: AttemptId, rank: int, pod: PodSeen) -> PodLog:
