@@ -63,6 +63,9 @@ class ScriptedEngine:
         self.runs.pop(attempt, None)
         self.asked.append(("forget", str(attempt)))
 
+    def discard(self, job: int) -> None:
+        self.asked.append(("discard", job))
+
     def erase(self, attempt: AttemptId) -> None:
         self.asked.append(("erase", str(attempt)))
 

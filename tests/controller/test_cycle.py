@@ -322,3 +322,25 @@ def test_every_job_that_is_not_running_has_one_reason_in_words(stage: Stage) -> 
     assert all(reason and reason.message and reason.next for reason in reasons)
     assert reasons[1] is not None  # told with what this very plan has started counted as taken
     assert (reasons[1].evidence["largest_free_cpus"], reasons[1].evidence["held_by"]) == (0, [first])
+
+
+def test_what_was_made_for_a_job_may_go_when_it_was_cancelled_and_only_then(stage: Stage) -> None:
+    running, failed, waiting = stage.gang(4), stage.gang(4), stage.gang(4)
+    stage.begin(running)
+    stage.controller.cancel([running, waiting], by="me", grace_s=None).result()
+    stage.finish(running, *[143] * 4, cause=CAUSE_STOPPED)
+    stage.begin(failed)
+    stage.finish(failed, 1, 0, 0, 0)
+    assert stage.states(running, failed, waiting) == ["cancelled", "failed", "cancelled"]
+    assert stage.asked_to("discard") == [("discard", running)], "of one that has not started nothing was made"
+
+
+def test_so_it_may_when_it_waits_for_its_next_attempt(stage: Stage) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0)
+    stage.done(stage.controller.hold(job, by="me"))
+    stage.finish(job, 75)
+    stage.controller.cancel([job], by="me", grace_s=None).result()
+    stage.cycle()
+    assert (stage.states(job), stage.asked_to("discard")) == (["cancelled"], [("discard", job)])

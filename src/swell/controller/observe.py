@@ -26,7 +26,14 @@ class Forget:
     attempt: AttemptId
 
 
-Effect = Stop | Forget
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """It was cancelled; what was made for it is of no use to anybody."""
+
+    job: JobId
+
+
+Effect = Stop | Forget | Discard
 
 
 def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[Effect]:
@@ -106,7 +113,8 @@ def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Ef
         return _go_on(world, job, changes, now)
     if job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
-    elif job.doomed_by is not None:
+        return [Discard(job.id)] if job.attempts else []
+    if job.doomed_by is not None:
         evidence: Evidence = {"after": job.doomed_by[0], "state": job.doomed_by[1]}
         end(world, job, changes, now, JobState.CANCELLED, Code.DEPENDENCY_FAILED, evidence)
     elif job.held_by is not None and job.state is JobState.QUEUED:
@@ -172,6 +180,7 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})
     elif job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+        return [Forget(attempt), Discard(job.id)]
     elif job.deleted is not None:
         evidence: Evidence = {"job": job.id, "object": job.deleted.problem}
         end(world, job, changes, now, JobState.CANCELLED, Code.OBJECT_DELETED, evidence)

@@ -16,6 +16,7 @@
     wanted, steps, follow          pure: what is missing, and what has become of an attempt
     reservations, reservationpod   pure: which GPUs are kept for those who share them
     reserving                      and who keeps them
+    leftovers                      what is removed of a job that is over
     hands, engine                  the calls, and who makes them
 
 Public: `KubernetesEngine`, `find_access`, `Port`, `PatchKind`, `Reflector`, `Resource`, `Selection`.

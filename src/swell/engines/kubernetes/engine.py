@@ -17,6 +17,7 @@ from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.hands import Hands
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.lease import NotHeld
+from swell.engines.kubernetes.leftovers import Leftovers
 from swell.engines.kubernetes.life import Life, differs, is_there, make_run, parse_number, pod_log, uids
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.nodes import make_node
@@ -26,7 +27,6 @@ from swell.engines.kubernetes.picture import JOB, RANK, RESERVATION, SCHEDULER, 
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reserving import Reservations
-from swell.engines.kubernetes.resources import PODS, Resource
 from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
 from swell.engines.kubernetes.wanted import Seen, Wanted
 from swell.engines.logfolder import LogFolder
@@ -97,6 +97,7 @@ class KubernetesEngine:
             guard=guard,
             monotonic=monotonic,
         )
+        self._leftovers = Leftovers(port, self.cluster, store, guard)
         self._hands = Hands(
             port,
             self.cluster,
@@ -168,16 +169,11 @@ class KubernetesEngine:
     def erase(self, attempt: AttemptId) -> None:
         """Its logs, and what is left of its job in the cluster."""
         self._kept.erase(attempt)
-        key = self._store, str(attempt.job)
-        found = self.cluster.objects_of_job(key)
-        leftovers: list[tuple[Resource, ObjectSeen | PodSeen]] = []
-        leftovers += [(self.cluster.resources[one.kind], one) for one in found]
-        leftovers += [(PODS, pod) for pod in self.cluster.pods_of_job(key) if pod.owner is None]
-        for resource, one in leftovers:
-            try:
-                self._port.delete(resource, one.name, one.namespace, propagation="Background", uid=one.uid)
-            except SwellError as error:
-                log.warning("%s %s/%s is left behind: %s", resource, one.namespace, one.name, error)
+        self._leftovers.remove(attempt.job)
+
+    def discard(self, job: int) -> None:
+        self._leftovers.add(job)
+        self._bell.set()
 
     def log_size(self, attempt: AttemptId, index: int) -> int | None:
         return self._kept.size(attempt, index)
@@ -427,6 +423,7 @@ class KubernetesEngine:
         with self._lock:
             sharing = [self._lives[attempt].wanted for attempt in self._sharing]
         calls += self._reservations.calls(sharing, nodes)
+        calls += self._leftovers.calls(self.has_attempt_of)
         if calls:
             self._port.gather(calls)
         return bool(later) or bool(calls)
