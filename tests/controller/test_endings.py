@@ -13,6 +13,7 @@ from swell.model.launch import (
     CAUSE_MEMORY,
     CAUSE_NODE_LOST,
     CAUSE_NOT_PLACED,
+    CAUSE_POD_LOST,
     CAUSE_STOPPED,
 )
 from swell.model.quantity import IndexSet
@@ -136,8 +137,10 @@ def test_one_that_was_cancelled_before_says_by_whom(stage: Stage) -> None:
 # -- no fault of its own -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cause", [CAUSE_EVICTED, CAUSE_NODE_LOST])
-def test_one_that_loses_its_node_comes_back_at_once_also_without_a_checkpoint(stage: Stage, cause: str) -> None:
+@pytest.mark.parametrize("cause", [CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_POD_LOST])
+def test_one_that_loses_its_node_or_its_pod_comes_back_at_once_also_without_a_checkpoint(
+    stage: Stage, cause: str
+) -> None:
     job = stage.gang(1, gpus=2)
     stage.begin(job)
     stage.clock.time += 50.0

@@ -224,7 +224,7 @@ def test_an_image_that_cannot_be_had_is_said_in_the_kubelets_words(stage: Stage)
     ("name", "outcome", "problem"),
     [
         ("evicted", "evicted", "at somebody's request, as kubectl drain does"),
-        ("deleted", "node-lost", "its pod was deleted"),
+        ("deleted", "pod-lost", "somebody has deleted its pod"),
     ],
 )
 def test_a_pod_that_is_taken_away_comes_back(stage: Stage, name: str, outcome: str, problem: str) -> None:

@@ -197,7 +197,7 @@ def test_pods_of_ours_that_are_deleted_are_lost_and_come_back_with_the_next_atte
     drive.until(lambda: drive.running(FIRST) == [0])
     cluster.api.delete(f"{PODS}/solo")
     drive.until(lambda: drive.is_finished(FIRST))
-    assert drive.ends(FIRST) == {0: (None, "node-lost")}
+    assert drive.ends(FIRST) == {0: (None, "pod-lost")}
     drive.engine.forget(FIRST)
 
     drive.start(SECOND, document, {0: ("kwok-1", 0, 0)})

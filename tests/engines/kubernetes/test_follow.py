@@ -228,7 +228,13 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             "one was killed because somebody deletes it; a kubelet shows that before it is gone",
             BEGUN,
             make_seen(None, running(0), ended(1, 137, "Error", is_deleting=True)),
-            Followed((alive(0), over(1, 990.0, None, "node-lost", "its pod was deleted"))),
+            Followed((alive(0), over(1, 990.0, None, "pod-lost", "somebody has deleted its pod"))),
+        ),
+        (
+            "one was killed on a node that is being removed",
+            BEGUN,
+            replace(make_seen(None, running(0), ended(1, 137, "Error", is_deleting=True)), present=frozenset({"n1"})),
+            Followed((alive(0), over(1, 990.0, None, "node-lost", "node n2 is gone, or not ready"))),
         ),
         (
             "one did its work although somebody deletes it",
@@ -240,7 +246,13 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             "one is gone",
             BEGUN,
             make_seen(None, running(0)),
-            Followed((alive(0), never(1, "node-lost", "its pod is gone"))),
+            Followed((alive(0), never(1, "pod-lost", "somebody has deleted its pod"))),
+        ),
+        (
+            "one is gone with its node",
+            BEGUN,
+            replace(make_seen(None, running(0)), present=frozenset({"n1"})),
+            Followed((alive(0), never(1, "node-lost", "node n2 is gone, or not ready"))),
         ),
         (
             "stopped: one left with 0, the other was killed",
