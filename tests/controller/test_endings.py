@@ -162,6 +162,25 @@ def test_one_that_loses_its_node_or_its_pod_comes_back_at_once_also_without_a_ch
     ]
 
 
+@pytest.mark.parametrize(
+    ("what", "wants", "lost"),
+    [
+        pytest.param("two GPUs", Resources(1000, 0, 2), 2 * 50.0, id="whole ones"),
+        pytest.param("a quarter of one", Resources(1000, 0, 0, 256), 0.25 * 50.0, id="a share counts as its part"),
+        pytest.param("none", Resources(1000, 0, 0), 0.0, id="a job without any loses none"),
+    ],
+)
+def test_what_is_lost_is_counted_in_gpus(stage: Stage, what: str, wants: Resources, lost: float) -> None:
+    job = stage.submit(roles=(Role("worker", ("train",), wants, 1),))
+    stage.begin(job)
+    stage.clock.time += 50.0
+    stage.ended(job, 0, None, CAUSE_NODE_LOST, "node a is gone, or not ready")
+    stage.run(job, done=True)
+    stage.cycle(0.0)
+    [told] = stage.details(job, "Retrying")
+    assert (stage.job(job).lost_gpu_seconds, told["lost_gpu_seconds"]) == (lost, lost), what
+
+
 def test_it_goes_on_from_its_last_checkpoint(stage: Stage) -> None:
     job = stage.elastic(1, 4)
     stage.begin(job)

@@ -189,9 +189,9 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
     elif job.shape.is_array and job.unfinished > 0:
         _line_up_again(job, changes, now)
     elif is_yielded:
-        come_back(job, changes, now, "yielded")
+        come_back(world, job, changes, now, "yielded")
     elif not job.shape.is_array and (outcome := outcome_of_return(world, job, heard_at)) is not None:
-        come_back(job, changes, now, outcome)
+        come_back(world, job, changes, now, outcome)
     else:
         assert job.failure is not None, f"job {job.id} ended without success and without a failed task"
         end(world, job, changes, now, JobState.FAILED, *failure_reason(job, job.failure))

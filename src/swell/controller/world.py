@@ -93,11 +93,6 @@ class LiveJob:
         return None if self.attempt is None else self.attempt.asked
 
     @property
-    def devices(self) -> int:
-        """What it holds: GPUs, or tasks where it has none."""
-        return sum(slot.resources.gpus for slot in self.slots) or len(self.slots)
-
-    @property
     def durable_at(self) -> float | None:
         """Until when the work of the present attempt is safe; None: it has not begun any."""
         checkpoint = None if self.training is None else self.training.checkpoint

@@ -24,6 +24,7 @@ from swell.model.launch import (
 )
 from swell.model.reason import Code, Evidence
 from swell.model.training import Asked, Checkpoint
+from swell.model.usage import gpu_seconds
 from swell.store import Changes, EventRecord
 from swell.throughput import predict
 
@@ -206,15 +207,15 @@ def survives_restart(job: LiveJob) -> bool:
     return job.mode is ResizeMode.IMMEDIATE or (job.training is not None and job.training.checkpoint is not None)
 
 
-def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> None:
+def come_back(world: World, job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> None:
     """The attempt is over, the job is not: it lines up again, or is held."""
     assert job.attempt is not None
     asked, attempt = job.asked, job.attempt
     _count_what_was_saved_last(job, ended_at)
     lost_s = lost_time_s(job, ended_at)
-    lost = job.devices * lost_s
+    lost = gpu_seconds(job.slots, world.gpus, lost_s)
     job.lost_gpu_seconds += lost
-    job.wound_down_s = max(0.0, ended_at - (job.durable_at or ended_at)) if not lost else 0.0
+    job.wound_down_s = max(0.0, ended_at - (job.durable_at or ended_at)) if not lost_s else 0.0
     job.used_s += max(0.0, ended_at - (attempt.started_at or ended_at))
     if asked is not None and outcome == "yielded":
         job.resizes += asked.width > 0
