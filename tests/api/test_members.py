@@ -207,6 +207,17 @@ def test_a_job_needs_the_right_to_create_what_it_becomes(service: Service, clust
     assert job_ids(service) == before
 
 
+@pytest.mark.parametrize("body", [submission("elsewhere"), submission("job", priority=10)])
+def test_a_dry_run_is_refused_what_its_submission_would_be_and_in_the_same_words(
+    service: Service, cluster: Cluster, body: dict[str, Any]
+) -> None:
+    """It was shown to the API server in Swell's own name, whoever had sent it."""
+    refused = ask(service, "annas", "POST", "/jobs", body)
+    dry = ask(service, "annas", "POST", "/jobs", {**body, "dry_run": True})
+    assert refused.status in (403, 422)
+    assert dry.error == refused.error
+
+
 def test_the_servers_own_token_creates_what_the_server_may(service: Service, cluster: Cluster) -> None:
     submit(service, USER, "elsewhere")
     assert cluster.created == []
