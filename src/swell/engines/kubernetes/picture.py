@@ -27,6 +27,7 @@ RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
 INDEX = "batch.kubernetes.io/job-completion-index"
 DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU, and of the pod that reserves it: its UUID
 NUMBER = "swell.dev/gpu-number"  # annotation of pods that share a GPU: which of its node it is in our plans
+SHARE_MIB = "swell.dev/gpu-memory-mib"  # annotation of pods that share a GPU: how much of it is theirs
 RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those who share it: its number, too
 NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
