@@ -133,6 +133,17 @@ def test_a_job_is_its_submitters_and_others_learn_nothing_of_it(service: Service
     assert service.store.job(mine).uid is None
 
 
+def test_who_lists_their_own_is_told_how_many_others_have(service: Service) -> None:
+    """What came by kubectl is its namespace's: a list without it looked as if nothing ran."""
+    submit(service, "annas")
+    submit(service, "bens")
+    mine = ask(service, USER, "GET", "/jobs").json
+    everybodys = ask(service, USER, "GET", "/jobs?all_users=true").json
+    assert mine["of_others"] == len(everybodys["jobs"]) - len(mine["jobs"]) >= 2
+    assert everybodys["of_others"] == 0
+    assert ask(service, USER, "GET", "/jobs?user=anna").json["of_others"] == 0, "one person was asked for"
+
+
 def test_administrators_are_of_the_group_or_named_or_have_the_servers_own_token(service: Service) -> None:
     job = submit(service, "annas")
     tokens = ("operators", "evas", USER, "bens")

@@ -116,3 +116,16 @@ def test_what_a_job_does_not_have_has_no_line(capsys):
     show._print(job(spec={**spec, "time_limit_s": None, "priority": 0}, reason=None, **about))
     names = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ":  " in line]
     assert names == ["job", "state", "reason", "asks for", "tasks", "submitted", "started", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ({}, ""),
+        ({"of_others": 0}, ""),
+        ({"of_others": 1}, "(1 job of others: swell ps --all-users)\n"),
+        ({"of_others": 12}, "(12 jobs of others: swell ps --all-users)\n"),
+    ],
+)
+def test_jobs_of_others_are_counted_where_only_ones_own_are_listed(answer: dict[str, int], line: str):
+    assert ps.others_line(answer) == line
