@@ -204,7 +204,7 @@ def test_a_task_over_its_memory_limit_is_said_to_be(stage: Stage) -> None:
     assert stage.said("why", str(job)).stdout == (
         f"job {job} (hungry) is failed: OutOfMemory\n"
         "  task 0 was killed because it used more memory than its limit of 64 MiB\n"
-        f"  next: give it more memory (--memory), or see what it did: swell logs --rank 0 {job}\n"
+        f"  next: give it more memory (resources.limits.memory), or see what it did: swell logs --rank 0 {job}\n"
     )
 
 

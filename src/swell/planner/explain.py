@@ -16,6 +16,7 @@ from swell.model.plan import ENDLESS, JobView, Snapshot, Standing, Verdict
 from swell.model.reason import Code, Evidence, Reason
 from swell.model.resources import NOTHING, Resources
 from swell.planner.allow import counted
+from swell.planner.asking import Asking, asking
 from swell.planner.facts import Facts, facts, forbidden_nodes, offered
 from swell.planner.fit import Groups
 from swell.planner.rank import gpus_of
@@ -25,18 +26,18 @@ from swell.planner.size import least
 NAMES_SHOWN_MAX = 5  # a sentence with more ids is not read
 
 
-def explain(snapshot: Snapshot, job: JobView, verdict: Verdict) -> Reason:
-    """The reason of a job that waits."""
-    reason = _WAITING[verdict.code](_Case(snapshot, job, verdict))
+def explain(snapshot: Snapshot, job: JobView, verdict: Verdict, kind: str = "") -> Reason:
+    """The reason of a job that waits. `kind`: of the object it was written as; empty: in our own notation."""
+    reason = _WAITING[verdict.code](_Case(snapshot, job, verdict, asking(kind)))
     if not job.problem:
         return reason
     message = f"{reason.message}; the last time it could not be placed: {job.problem}"
     return replace(reason, message=message, evidence={**reason.evidence, "problem": job.problem})
 
 
-def explain_record(code: Code, evidence: Evidence) -> Reason:
-    """The reason of a job that holds room or has ended, from what was recorded then."""
-    message, following = _RECORDED[code](evidence)
+def explain_record(code: Code, evidence: Evidence, kind: str = "") -> Reason:
+    """The reason of a job that holds room or has ended, from what was recorded then. `kind`: as above."""
+    message, following = _RECORDED[code](evidence, asking(kind))
     return Reason(code, message, evidence, following)
 
 
@@ -55,6 +56,7 @@ class _Case:
     snapshot: Snapshot
     job: JobView
     verdict: Verdict
+    asking: Asking
 
     @property
     def groups(self) -> Groups:
@@ -157,18 +159,9 @@ def _memory_not_known(case: _Case, nodes: list[str], evidence: Evidence) -> Reas
 
 def _too_large(case: _Case, largest: Resources) -> tuple[str, str] | None:
     """One task alone does not fit; None when it does."""
-    lower = []
-    if case.task.gpus > largest.gpus:
-        lower.append(f"--gpus {largest.gpus}")
-    if case.task.cpus_milli > largest.cpus_milli:
-        lower.append(f"--cpus {largest.cpus_milli / 1000:g}")
-    if case.task.memory_mib > largest.memory_mib:
-        lower.append(f"--memory {largest.memory_mib}MiB")
-    if case.task.gpu_memory_mib > largest.gpu_memory_mib:
-        lower.append(f"--gpu-memory {largest.gpu_memory_mib}MiB")
+    less = case.asking.less(case.task, largest)
     where = "this machine has" if case.is_one_machine else "the node that comes nearest has"
-    less = "no --gpus" if lower == ["--gpus 0"] else f"{' '.join(lower)} or less"
-    return (f"{where} {largest.as_far_as(case.task)}", less) if lower else None
+    return (f"{where} {largest.as_far_as(case.task)}", less) if less else None
 
 
 def _too_many(case: _Case) -> tuple[str, str]:
@@ -178,7 +171,7 @@ def _too_many(case: _Case) -> tuple[str, str]:
         return f"they do not all fit {where}", "fewer or smaller tasks"
     room = Room.of(case.snapshot.nodes)
     fitting = sum(room.copies(node, case.task) for node in room.nodes)
-    return f"only {_tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", f"--tasks {fitting} or less"
+    return f"only {_tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", case.asking.fewer(fitting)
 
 
 def _tasks(count: int) -> str:
@@ -255,7 +248,7 @@ def _waiting_in_line(case: _Case) -> Reason:
     )
     following = "nothing to do: its turn comes"
     if case.job.shape.time_limit_s is None:
-        following = "give it a time limit (--time): a job that is sure to end in time may go first"
+        following = f"give it a time limit ({case.asking.more_time}): a job that is sure to end in time may go first"
     return Reason(Code.WAITING_IN_LINE, message, case.evidence() | {"behind": behind}, following)
 
 
@@ -269,7 +262,8 @@ def _user_limit(case: _Case) -> Reason:
     evidence |= {"running": len(mine), "running_max": standing.running_max}
     if standing.gpus_max is not None and wants > standing.gpus_max:
         message = f"it wants {case.wants}, but {user} may hold at most {standing.gpus_max} GPUs; waiting will not help"
-        return Reason(Code.USER_LIMIT, message, evidence, f"submit it again with --gpus {standing.gpus_max} or less")
+        following = f"submit it again with {case.asking.fewer_gpus(standing.gpus_max)}"
+        return Reason(Code.USER_LIMIT, message, evidence, following)
     held = [f"{gpus:g} of at most {standing.gpus_max} GPUs"] if standing.gpus_max is not None else []
     held += [f"{len(mine)} of at most {standing.running_max} running jobs"] if standing.running_max is not None else []
     message = f"it wants {case.wants}; {user} holds {' and '.join(held)}"
@@ -356,58 +350,58 @@ _WAITING: dict[Code, Callable[[_Case], Reason]] = {
 # -- jobs that hold room, or have ended ----------------------------------------------------------------------
 
 
-def _cancelled(evidence: Evidence) -> tuple[str, str]:
+def _cancelled(evidence: Evidence, _: Asking) -> tuple[str, str]:
     return f"cancelled by {evidence.get('by') or 'its owner'}", "nothing to do; submit it again to run it"
 
 
-def _object_deleted(evidence: Evidence) -> tuple[str, str]:
+def _object_deleted(evidence: Evidence, _: Asking) -> tuple[str, str]:
     message = f"its {evidence.get('object') or 'object'} was deleted by somebody with kubectl"
     return message, "nothing to do; submit it again to run it"
 
 
-def _time_limit(evidence: Evidence) -> tuple[str, str]:
+def _time_limit(evidence: Evidence, words: Asking) -> tuple[str, str]:
     message = f"it ran longer than its time limit of {_number(evidence, 'limit_s')} s and was stopped"
-    return message, "give it more time (--time)"
+    return message, f"give it more time ({words.more_time})"
 
 
-def _gpu_memory_overrun(evidence: Evidence) -> tuple[str, str]:
+def _gpu_memory_overrun(evidence: Evidence, _: Asking) -> tuple[str, str]:
     used, reserved = _number(evidence, "used_mib"), _number(evidence, "reserved_mib")
     message = f"it used {used} MiB of the GPU it shared and had reserved {reserved} MiB, and was stopped for that"
     return message, f"reserve more (--gpu-memory {_number(evidence, 'needs_mib')}MiB), or let it go on with a warning"
 
 
-def _gpu_idle(evidence: Evidence) -> tuple[str, str]:
+def _gpu_idle(evidence: Evidence, _: Asking) -> tuple[str, str]:
     below, window = _number(evidence, "min_gpu_utilization"), _number(evidence, "window_s")
     message = f"none of its GPUs reached {below} % utilisation within {window} s, and it was stopped for that"
     return message, f"see what it waited for: swell logs {evidence.get('job')}; or give it a longer window"
 
 
-def _machine_restarted(evidence: Evidence) -> tuple[str, str]:
+def _machine_restarted(evidence: Evidence, _: Asking) -> tuple[str, str]:
     return f"the machine {evidence.get('node')} was restarted while it ran", "submit it again"
 
 
-def _start_failed(evidence: Evidence) -> tuple[str, str]:
+def _start_failed(evidence: Evidence, _: Asking) -> tuple[str, str]:
     return (
         f"task {evidence.get('rank')} could not be started: {evidence.get('problem')}",
         "correct that and submit it again",
     )
 
 
-def _image_unavailable(evidence: Evidence) -> tuple[str, str]:
+def _image_unavailable(evidence: Evidence, _: Asking) -> tuple[str, str]:
     return (
         f"the image of task {evidence.get('rank')} cannot be used: {evidence.get('problem')}",
         "correct the image's name, or what it needs to be pulled with, and submit it again",
     )
 
 
-def _out_of_memory(evidence: Evidence) -> tuple[str, str]:
+def _out_of_memory(evidence: Evidence, words: Asking) -> tuple[str, str]:
     limit = "it may" if evidence.get("memory_mib") is None else f"its limit of {_number(evidence, 'memory_mib')} MiB"
     message = f"task {evidence.get('rank')} was killed because it used more memory than {limit}"
     where = f"swell logs --rank {evidence.get('rank')} {evidence.get('job')}"
-    return message, f"give it more memory (--memory), or see what it did: {where}"
+    return message, f"give it more memory ({words.more_memory}), or see what it did: {where}"
 
 
-def _keeper_lost(evidence: Evidence) -> tuple[str, str]:
+def _keeper_lost(evidence: Evidence, _: Asking) -> tuple[str, str]:
     who = f"task {evidence.get('rank')}"
     return (
         f"{who} ended, but the process that records its exit code was killed from outside",
@@ -415,7 +409,7 @@ def _keeper_lost(evidence: Evidence) -> tuple[str, str]:
     )
 
 
-def _task_failed(evidence: Evidence) -> tuple[str, str]:
+def _task_failed(evidence: Evidence, _: Asking) -> tuple[str, str]:
     code, failed, rank = evidence.get("exit_code"), evidence.get("failed"), evidence.get("rank")
     which = f"task {rank}" if failed == 1 else f"{failed} tasks, first task {rank},"
     return (
@@ -432,36 +426,36 @@ def _signal(code: object) -> str:
     return f" ({names[code]})" if code in names else f" ({notes[code]})" if code in notes else ""
 
 
-def _dependency_failed(evidence: Evidence) -> tuple[str, str]:
+def _dependency_failed(evidence: Evidence, _: Asking) -> tuple[str, str]:
     message = f"it was to start after job {evidence.get('after')} had succeeded, but that one {evidence.get('state')}"
     return message, "see why that one did not succeed; submit this one again, or with --after JOB:end"
 
 
-def _held(evidence: Evidence) -> tuple[str, str]:
+def _held(evidence: Evidence, _: Asking) -> tuple[str, str]:
     following = f"swell release {evidence.get('job')}"
     if evidence.get("object"):
         return f"its {evidence['object']} was suspended by somebody else, with kubectl", following
     return f"{evidence.get('by') or 'somebody'} asked that it wait", following
 
 
-def _stopping(evidence: Evidence) -> tuple[str, str]:
+def _stopping(evidence: Evidence, _: Asking) -> tuple[str, str]:
     cause, grace_s = evidence.get("cause"), _number(evidence, "grace_s")
     return f"it is being stopped ({cause}); its processes have {grace_s} s to end by themselves", "wait"
 
 
-def _starting(evidence: Evidence) -> tuple[str, str]:
+def _starting(evidence: Evidence, _: Asking) -> tuple[str, str]:
     message = f"room is given on {evidence.get('nodes')}; its processes are being started"
     if evidence.get("trouble"):
         return f"{message}; {evidence['trouble']}", "wait a moment; if it lasts, correct that, or cancel it"
     return message, "wait a moment"
 
 
-def _task_trouble(evidence: Evidence) -> tuple[str, str]:
+def _task_trouble(evidence: Evidence, _: Asking) -> tuple[str, str]:
     following = f"see what it did: swell logs {evidence.get('job')}; correct that and submit it again, or wait"
     return f"it runs, but not all of it: {evidence.get('trouble')}", following
 
 
-def _lost_contact(evidence: Evidence) -> tuple[str, str]:
+def _lost_contact(evidence: Evidence, _: Asking) -> tuple[str, str]:
     node, silent_s = evidence.get("node"), _number(evidence, "silent_s")
     return (
         f"its machine {node} has not been heard of for {silent_s} s; it may still run",
@@ -474,7 +468,7 @@ def _number(evidence: Evidence, key: str) -> str:
     return f"{value:.10g}" if isinstance(value, int | float) else "?"
 
 
-_RECORDED: dict[Code, Callable[[Evidence], tuple[str, str]]] = {
+_RECORDED: dict[Code, Callable[[Evidence, Asking], tuple[str, str]]] = {
     Code.CANCELLED: _cancelled,
     Code.OBJECT_DELETED: _object_deleted,
     Code.TIME_LIMIT: _time_limit,
