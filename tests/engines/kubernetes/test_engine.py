@@ -148,20 +148,22 @@ def test_an_object_that_somebody_suspends_is_told_and_its_next_attempt_resumes_i
 
 
 def test_what_was_made_for_a_job_goes_when_it_is_cancelled_and_not_what_came_by_kubectl(
-    cluster: Cluster, drive: Drive
+    cluster: Cluster, tmp_path: Path
 ) -> None:
     places = {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 1), 2: ("kwok-1", 1, 1)}
     theirs = cluster.api.create(PYTORCHJOBS, {**training(), "metadata": {"name": "theirs"}})
     other = AttemptId(2, 1)
-    drive.start(FIRST, training(), places, roles=2)
-    drive.start(other, theirs, {0: ("kwok-2", 1, 0), 1: ("kwok-2", 1, 1), 2: ("kwok-3", 1, 1)}, roles=2)
-    drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
-    for attempt in (FIRST, other):
-        drive.engine.stop(attempt, 5.0, 2)
-        drive.until(lambda one=attempt: drive.is_finished(one))  # type: ignore[misc]
-        drive.engine.forget(attempt)
-        drive.engine.discard(attempt.job)
-    cluster.api.until(PYTORCHJOBS, lambda found: found.keys() == {"theirs"})
+    with Drive(cluster.kubeconfig, tmp_path, store=uuid.uuid4().hex, cancelled_kept_s=0.0) as drive:
+        drive.start(FIRST, training(), places, roles=2)
+        drive.start(other, theirs, {0: ("kwok-2", 1, 0), 1: ("kwok-2", 1, 1), 2: ("kwok-3", 1, 1)}, roles=2)
+        drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+        for attempt in (FIRST, other):
+            drive.engine.stop(attempt, 5.0, 2)
+            drive.until(lambda one=attempt: drive.is_finished(one))  # type: ignore[misc]
+            drive.engine.forget(attempt)
+            drive.engine.discard(attempt.job)
+        cluster.api.until(PYTORCHJOBS, lambda found: found.keys() == {"theirs"})
+    cluster.api.delete(f"{PYTORCHJOBS}/theirs")
 
 
 def test_the_indices_of_a_job_run_in_the_lanes_it_has(cluster: Cluster, drive: Drive) -> None:

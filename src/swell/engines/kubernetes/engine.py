@@ -17,7 +17,7 @@ from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.hands import Hands
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.lease import NotHeld
-from swell.engines.kubernetes.leftovers import Leftovers
+from swell.engines.kubernetes.leftovers import KEPT_S, Leftovers
 from swell.engines.kubernetes.life import Life, differs, is_there, make_run, parse_number, pod_log, uids
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.nodes import make_node
@@ -62,6 +62,7 @@ class KubernetesEngine:
         namespace: str,
         wake: Callable[[], None],
         reservation_image: str = IMAGE,
+        cancelled_kept_s: float = KEPT_S,
         guard: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -97,7 +98,7 @@ class KubernetesEngine:
             guard=guard,
             monotonic=monotonic,
         )
-        self._leftovers = Leftovers(port, self.cluster, store, guard)
+        self._leftovers = Leftovers(port, self.cluster, store, guard, cancelled_kept_s)
         self._hands = Hands(
             port,
             self.cluster,
@@ -172,8 +173,7 @@ class KubernetesEngine:
         self._leftovers.remove(attempt.job)
 
     def discard(self, job: int) -> None:
-        self._leftovers.add(job)
-        self._bell.set()
+        self._leftovers.add(job, self._monotonic())
 
     def log_size(self, attempt: AttemptId, index: int) -> int | None:
         return self._kept.size(attempt, index)
@@ -423,7 +423,7 @@ class KubernetesEngine:
         with self._lock:
             sharing = [self._lives[attempt].wanted for attempt in self._sharing]
         calls += self._reservations.calls(sharing, nodes)
-        calls += self._leftovers.calls(self.has_attempt_of)
+        calls += self._leftovers.calls(self.has_attempt_of, self._monotonic())
         if calls:
             self._port.gather(calls)
         return bool(later) or bool(calls)

@@ -2,6 +2,8 @@
 
 What we made carries our labels: objects, and pods without one. Their pods, Secrets and Services go with them. Objects
 that came by kubectl carry no label of ours, and stay.
+
+They are kept for a while: until then the object says how its job ended, to whoever looks with kubectl.
 """
 
 from __future__ import annotations
@@ -20,27 +22,35 @@ from swell.errors import NotFound, SwellError
 log = logging.getLogger(__name__)
 
 
+KEPT_S = 60.0
+
+
 class Leftovers:
     """Thread-safe."""
 
-    def __init__(self, port: Port, cluster: Cluster, store: str, guard: Callable[[], None]) -> None:
+    def __init__(
+        self, port: Port, cluster: Cluster, store: str, guard: Callable[[], None], kept_s: float = KEPT_S
+    ) -> None:
+        self._kept_s = kept_s
         self._port = port
         self._cluster = cluster
         self._store = store
         self._guard = guard
         self._lock = Lock()
-        self._jobs: set[int] = set()
+        self._since: dict[int, float] = {}
 
-    def add(self, job: int) -> None:
-        """To be removed by the next `calls`."""
+    def add(self, job: int, now: float) -> None:
         with self._lock:
-            self._jobs.add(job)
+            self._since[job] = now
 
-    def calls(self, is_active: Callable[[int], bool]) -> list[Callable[[], None]]:
-        """One for each job; not of one that was started again meanwhile, which takes its object up."""
+    def calls(self, is_active: Callable[[int], bool], now: float) -> list[Callable[[], None]]:
+        """One for each job that is due; not of one that was started again meanwhile, which takes its object up."""
         with self._lock:
-            jobs, self._jobs = self._jobs, set()
-        return [self._call(job) for job in sorted(jobs) if not is_active(job)]
+            self._since = {job: since for job, since in self._since.items() if not is_active(job)}
+            due = [job for job, since in self._since.items() if now >= since + self._kept_s]
+            for job in due:
+                del self._since[job]
+        return [self._call(job) for job in due]
 
     def _call(self, job: int) -> Callable[[], None]:
         return lambda: self.remove(job)
