@@ -36,8 +36,10 @@ POD_GROUP = "scheduling.x-k8s.io/pod-group"
 GROUP_SIZE = "fluence.group-size"
 GROUP_API = "scheduling.x-k8s.io/v1alpha1"
 SETTLED_S = 2.0  # a group of which nobody says how many it has is whole when for so long none has come
-GATHER_S = 0.02  # pods come in bursts
+GATHER_S = 0.02  # pods come in bursts; and where looking takes long because many wait, it is done less often
+LET_GO_S = 1.0  # so long what was deleted may go unnoticed
 BY = "kubectl"
+DELETED = "its job was deleted with `swell delete` before it had begun; create it again to run it"
 CONTEXT = Context(workdir="/", on_cluster=True)
 
 
@@ -54,7 +56,9 @@ class Group:
 class Jobs(Protocol):
     """What the controller offers."""
 
-    def submit(self, jobs: Sequence[NewJob], *, key: str, digest: str, origin: str) -> Future[list[JobRecord]]: ...
+    def take_in(
+        self, jobs: Mapping[str, NewJob], known: Callable[[list[JobRecord | None]], None], *, origin: str
+    ) -> Future[list[JobRecord | None]]: ...
 
     def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str) -> Future[None]: ...
 
@@ -91,6 +95,7 @@ class Adopter(threading.Thread):
         self._incomplete: dict[str, str] = {}  #: uid of a pod → what its group waits for
         self._references: dict[JobId, Document] = {}
         self._sizes: dict[Group, int] = {}
+        self._let_go_at = 0.0
         self._bell = threading.Event()
         self._is_closing = False
 
@@ -131,26 +136,26 @@ class Adopter(threading.Thread):
         while not self._is_closing:
             self._bell.wait(SETTLED_S)
             self._bell.clear()
+            began = time.monotonic()
             try:
                 self.look()
             except SwellError as error:
                 log.warning("what came by kubectl could not be taken in: %s; trying again", error)
             except Exception:  # a thread that ends would leave every pod waiting for ever
                 log.exception("what came by kubectl could not be taken in; trying again")
-            time.sleep(GATHER_S)
+            time.sleep(max(GATHER_S, 2 * (time.monotonic() - began)))
 
     def look(self) -> None:
         groups: dict[Group, list[PodSeen]] = {}
         waiting = self._cluster.waiting_pods()
-        self._forget_refused({self._cluster.root(pod) for pod in waiting})
+        self._forget_refused({uid for pod in waiting for uid in (self._cluster.root(pod), pod.uid)})
         for pod in waiting:
             if self._cluster.root(pod) not in self._taken and pod.uid not in self._taken:
                 groups.setdefault(group_of(pod), []).append(pod)
-        submitted = [(one, self._submit(*one)) for one in self._arrivals(groups)]
-        for (_, reference), future in submitted:
-            [record] = future.result()
-            self.know(record.id, reference)
-        self._let_go()
+        self._submit(self._arrivals(groups))
+        if time.monotonic() > self._let_go_at:
+            self._let_go_at = time.monotonic() + LET_GO_S
+            self._let_go()
 
     def _arrivals(self, groups: dict[Group, list[PodSeen]]) -> list[tuple[JobSpec, Document]]:
         found = []
@@ -186,10 +191,24 @@ class Adopter(threading.Thread):
             del self._refusals[uid]
             self._taken.pop(uid, None)
 
-    def _submit(self, spec: JobSpec, reference: Document) -> Future[list[JobRecord]]:
-        uid = str(reference["metadata"]["uid"])
-        new = NewJob(spec, reference["metadata"]["namespace"], {}, None, reference)
-        return self._jobs.submit([new], key=f"kubernetes:{uid}", digest=uid, origin=BY)
+    def _submit(self, arrivals: Sequence[tuple[JobSpec, Document]]) -> None:
+        jobs = {
+            f"kubernetes:{reference['metadata']['uid']}": NewJob(
+                spec, reference["metadata"]["namespace"], {}, None, reference
+            )
+            for spec, reference in arrivals
+        }
+        if jobs:
+            references = [reference for _, reference in arrivals]
+            self._jobs.take_in(jobs, lambda records: self._became(references, records), origin=BY).result()
+
+    def _became(self, references: Sequence[Document], records: Sequence[JobRecord | None]) -> None:
+        for reference, record in zip(references, records, strict=True):
+            if record is not None:
+                self.know(record.id, reference)
+            else:
+                self._taken |= dict.fromkeys(_uids(reference))
+                self._refusals |= dict.fromkeys(_uids(reference), DELETED)
 
     # -- what they ask for -----------------------------------------------------------------------------------------
 

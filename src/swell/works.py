@@ -26,6 +26,7 @@ from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.priorities import PriorityClasses
 from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
+from swell.engines.kubernetes.wanted import Wanted
 from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import NotFound, Unavailable
@@ -130,7 +131,7 @@ class ClusterWorks:
         namespace = cluster.namespace or access.namespace
         self.engine = KubernetesEngine(
             self._port,
-            lambda wanted: self.objects.manifest(wanted),
+            self._manifest,
             self._logs,
             LogFolder(state.tasks),
             store=store.id,
@@ -165,6 +166,9 @@ class ClusterWorks:
             may_act=lambda: self._lease.is_held,
         )
         self._store.listen(self._stand_ins.ring)
+
+    def _manifest(self, wanted: Wanted) -> dict[str, Any]:
+        return self._adopter.reference(wanted.attempt.job) or self.objects.manifest(wanted)
 
     def _has_begun(self, job: JobId) -> bool:
         if self.engine.has_attempt_of(job):

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from controller.stage import NODE, Stage
+from specs import spec
 from swell.model.job import AttemptId, JobState, Role
 from swell.model.launch import CAUSE_STOPPED, CAUSE_TIME_LIMIT
 from swell.model.reason import Code
 from swell.model.resources import Resources
+from swell.store import NewJob
 
 
 def test_a_job_goes_from_queued_to_succeeded_only_by_what_is_seen(stage: Stage) -> None:
@@ -322,6 +324,19 @@ def test_every_job_that_is_not_running_has_one_reason_in_words(stage: Stage) -> 
     assert all(reason and reason.message and reason.next for reason in reasons)
     assert reasons[1] is not None  # told with what this very plan has started counted as taken
     assert (reasons[1].evidence["largest_free_cpus"], reasons[1].evidence["held_by"]) == (0, [first])
+
+
+def test_who_takes_jobs_in_hears_which_they_became_and_they_are_planned(stage: Stage) -> None:
+    heard: list[list[int | None]] = []
+    new = {"k": NewJob(spec(name="a"), "me", {}), "l": NewJob(spec(name="b"), "me", {})}
+
+    stage.controller.take_in(
+        new, lambda records: heard.append([one and one.id for one in records]), origin="x"
+    ).result()
+    stage.cycle()
+
+    assert heard == [[1, 2]]
+    assert stage.states(1, 2) == ["starting", "starting"]
 
 
 def test_what_was_made_for_a_job_may_go_when_it_was_cancelled_and_only_then(stage: Stage) -> None:

@@ -200,3 +200,18 @@ def test_rules_for_a_clusters_nodes_keep_nothing_from_this_machine(stage: Stage)
     )
     stage.cycle()
     assert (stage.states(job), stage.launch(job).world_size) == (["starting"], 2)
+
+
+def test_after_a_crash_an_array_still_has_to_do_what_an_earlier_attempt_began_and_did_not_end(stage: Stage) -> None:
+    array = stage.array("0-2", 2)
+    stage.cycle()
+    stage.began(array, 0, 1)
+    stage.ended(array, 0)
+    stage.run(array)
+    stage.cycle()
+    stage.run(array, done=True)
+    stage.cycle()
+    assert (stage.present(array).number, stage.launch(array).indices) == (2, "1,2")
+    stage.restart()
+
+    assert stage.launch(array).indices == "1,2"

@@ -154,8 +154,9 @@ class Arena:
             client.delete(job.id)
         for case in cases:
             for document in case.documents if case.way == "kubectl" else ():
+                path = f"{PATHS[document['kind']]}/{document['metadata']['name']}"
                 with contextlib.suppress(Refused):
-                    self.cluster.api.delete(f"{PATHS[document['kind']]}/{document['metadata']['name']}")
+                    self.cluster.api.delete(f"{path}?propagationPolicy=Background")  # as kubectl does
         until = time.monotonic() + CLEARED_S
         while (left := self._left(cases)) and time.monotonic() < until:
             time.sleep(LOOK_S)

@@ -103,6 +103,26 @@ def test_a_key_whose_jobs_were_deleted_does_not_run_them_again(store):
         store.accept([new_job("a")], key="k", digest="d").result()
 
 
+def test_of_many_under_keys_of_their_own_those_that_came_before_are_the_same_and_the_others_new(store):
+    [first, gone] = store.accept_each({"k1": new_job("a"), "k2": new_job("b")}, origin="x").result()
+    store.forget([gone.id], by="me").result()
+
+    again = store.accept_each({"k3": new_job("c"), "k2": new_job("b"), "k1": new_job("a")}, origin="x").result()
+
+    assert [one if one is None else (one.id, one.name) for one in again] == [(3, "c"), None, (1, "a")]
+    assert again[2] == store.job(first.id)
+    assert [(event.job_id, event.kind, event.origin) for event in store.events()] == [
+        (1, "Submitted", "x"),
+        (2, "Submitted", "x"),
+        (2, "Deleted", ""),
+        (3, "Submitted", "x"),
+    ]
+
+
+def test_none_under_keys_of_their_own_are_none(store):
+    assert store.accept_each({}).result() == []
+
+
 def test_an_environment_is_kept_once_by_its_hash(store, tmp_path):
     environment = {"B": "2", "A": "caf\udce9"}
     accept(store, "a", "b", env=environment)

@@ -114,9 +114,26 @@ class Controller:
         future.add_done_callback(self._accepted)
         return future
 
-    def _accepted(self, future: Future[list[JobRecord]]) -> None:
+    def take_in(
+        self, jobs: Mapping[str, NewJob], known: Callable[[list[JobRecord | None]], None], *, origin: str
+    ) -> Future[list[JobRecord | None]]:
+        """Jobs that came another way, each under a key of its own. None: it came before, and was deleted.
+
+        `known` hears which each has become before any of them is planned.
+        """
+        future = self._store.accept_each(jobs, origin=origin)
+
+        def accepted(done: Future[list[JobRecord | None]]) -> None:
+            if _is_well(done):
+                known(done.result())
+            self._accepted(done)
+
+        future.add_done_callback(accepted)
+        return future
+
+    def _accepted(self, future: Future[list[JobRecord]] | Future[list[JobRecord | None]]) -> None:
         if _is_well(future):
-            records = [record for record in future.result() if record.state is JobState.QUEUED]
+            records = [record for record in future.result() if record is not None and record.state is JobState.QUEUED]
             self._tell(lambda world: self._arrive(world, records))
 
     def _arrive(self, world: World, records: Sequence[JobRecord]) -> None:

@@ -334,7 +334,8 @@ class World:
         """Put what is known of its tasks back, and its open attempt if it has one, as the store has them."""
         job.attempt = attempt
         for task in tasks:
-            if job.shape.is_array or (attempt is not None and task.attempt == attempt.number):
+            is_present = attempt is not None and task.attempt == attempt.number
+            if is_present or (job.shape.is_array and task.ended_at is not None):  # what was stopped is to be done again
                 job.count(seen_again(task))
         if attempt is not None and attempt.asked is not None:
             self.timed.add(job.id)

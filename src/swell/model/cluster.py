@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 
 from swell.model.placement import Taint
 from swell.model.resources import Resources
@@ -24,7 +27,7 @@ class Device:
     outsiders_mib: int = 0  #: used by processes that are none of ours, rounded up; 0: nothing worth mentioning
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """A machine that can hold tasks."""
 
@@ -42,3 +45,26 @@ class Node:
     @property
     def capacity(self) -> Resources:
         return Resources(self.cpus_milli, self.memory_mib, len(self.devices))
+
+    @cached_property
+    def devices_by_size(self) -> tuple[Device, ...]:
+        """The order in which GPUs are given away: what is large is left for those who need that.
+
+        Among equals that of the node, where neighbours are often connected more closely.
+        """
+        return tuple(sorted(self.devices, key=attrgetter("memory_mib")))
+
+    @cached_property
+    def sizes_mib(self) -> Mapping[DeviceId, int]:
+        """Of its GPUs, in that order, were nobody else there."""
+        return {device.id: device.memory_mib for device in self.devices_by_size}
+
+    @cached_property
+    def left_mib(self) -> Mapping[DeviceId, int]:
+        """What outsiders leave of each."""
+        return {device.id: device.memory_mib - device.outsiders_mib for device in self.devices_by_size}
+
+    @cached_property
+    def used_outside(self) -> tuple[DeviceId, ...]:
+        """GPUs that processes outside Swell use."""
+        return tuple(device.id for device in self.devices if device.outsiders_mib)

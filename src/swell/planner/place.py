@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.plan import Slot, Snapshot
-from swell.planner.ground import Gpus, smallest_first
+from swell.planner.ground import Gpus
 from swell.planner.room import Place, Places
 
 
@@ -17,10 +17,7 @@ def held_gpus(snapshot: Snapshot) -> Gpus:
 def foreign_gpus(snapshot: Snapshot, held: Gpus) -> Gpus:
     """Those that processes outside Swell use, and no job of ours."""
     return frozenset(
-        (node.id, device.id)
-        for node in snapshot.nodes
-        for device in node.devices
-        if device.outsiders_mib and (node.id, device.id) not in held
+        (node.id, device) for node in snapshot.nodes for device in node.used_outside if (node.id, device) not in held
     )
 
 
@@ -28,15 +25,20 @@ class Devices:
     """The free devices of every node, smallest first."""
 
     def __init__(self, snapshot: Snapshot, unfree: Gpus) -> None:
-        self._free: dict[NodeId, list[DeviceId]] = {
-            node.id: [device.id for device in smallest_first(node) if (node.id, device.id) not in unfree]
-            for node in snapshot.nodes
-        }
+        self._nodes = {node.id: node for node in snapshot.nodes}
+        self._unfree = unfree
+        self._free: dict[NodeId, list[DeviceId]] = {}  #: of nodes that were asked for
+
+    def _on(self, node: NodeId) -> list[DeviceId]:
+        if node not in self._free:
+            sizes = self._nodes[node].sizes_mib if node in self._nodes else ()
+            self._free[node] = [device for device in sizes if (node, device) not in self._unfree]
+        return self._free[node]
 
     def leave_to_the_last(self, places: Iterable[Place]) -> None:
         """What is promised to somebody who waits is used meanwhile only where nothing else is left."""
         for place in places:
-            free = self._free.get(place.node, [])
+            free = self._on(place.node)
             for device in place.devices:
                 if device in free:
                     free.remove(device)
@@ -50,10 +52,10 @@ class Devices:
         """Whole ones that were taken; they are the first to be taken again."""
         for place in reversed(places):
             if place.resources.gpus:
-                self._free[place.node][:0] = place.devices
+                self._on(place.node)[:0] = place.devices
 
     def _named(self, place: Place) -> Place:
-        free = self._free[place.node]
+        free = self._on(place.node)
         if place.resources.is_share:
             if place.devices[0] in free:
                 free.remove(place.devices[0])

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, bindparam, delete, insert, select
+from sqlalchemy import Connection, Table, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from swell.errors import NotFound
 from swell.store import tables
 
 USED_BY = {tables.environment: tables.job.c.environment, tables.manifest: tables.job.c.manifest}
 # On the way of every submission; building a statement costs more than running it.
-SELECT_HASH = {table: select(table.c.hash).where(table.c.hash == bindparam("digest")) for table in USED_BY}
+KEEP = {
+    (name, table): dialect.insert(table).on_conflict_do_nothing()
+    for name, dialect in (("sqlite", sqlite), ("postgresql", postgresql))
+    for table in USED_BY
+}
 
 
-def keep(connection: Connection, table: Table, document: dict[str, Any]) -> str:
-    """Its hash, whatever the order it was written in."""
-    body = json.dumps(document, sort_keys=True)
-    digest = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()
-    if connection.execute(SELECT_HASH[table], {"digest": digest}).first() is None:
-        connection.execute(insert(table), {"hash": digest, "body": body})
-    return digest
+def keep(connection: Connection, table: Table, documents: Sequence[dict[str, Any]]) -> list[str]:
+    """Their hashes, whatever the order they were written in."""
+    bodies = [json.dumps(document, sort_keys=True) for document in documents]
+    digests = [hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest() for body in bodies]
+    rows = [{"hash": digest, "body": body} for digest, body in dict(zip(digests, bodies, strict=True)).items()]
+    if rows:
+        connection.execute(KEEP[connection.dialect.name, table], rows)
+    return digests
 
 
 def read_kept(connection: Connection, table: Table, digest: str) -> dict[str, Any]:

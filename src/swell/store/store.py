@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,14 +26,15 @@ from sqlalchemy import (
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DatabaseError
 
-from swell.errors import Conflict, NotFound, TooMany, Unavailable
+from swell.errors import NotFound, Unavailable
 from swell.model.job import ENDED, JobId, JobState
 from swell.model.reason import Code
 from swell.model.usage import Account, DayOfUse, Used
 from swell.store import tables
+from swell.store.accepting import accept, accept_each, write_events
 from swell.store.disk import disk_trouble
 from swell.store.doors import DoorStore
-from swell.store.kept import drop_unused, keep, read_kept
+from swell.store.kept import drop_unused, read_kept
 from swell.store.migrate import migrate
 from swell.store.records import (
     AttemptRecord,
@@ -45,7 +46,6 @@ from swell.store.records import (
     attempt_record,
     attempt_row,
     event_record,
-    event_row,
     job_record,
     task_record,
     task_row,
@@ -60,12 +60,7 @@ CACHE_KIB = 4096  # per connection; the server's memory budget is 150 MB with 10
 
 PAGE_ROWS = 500
 LISTING_ORDER = (tables.job.c.ended_at.is_not(None), tables.job.c.ended_at.desc(), tables.job.c.id)
-# On the way of every submission; building a statement costs more than running it.
-INSERT_JOB = insert(tables.job)
-INSERT_EVENT = insert(tables.event)
-INSERT_KEY = insert(tables.idempotency)
 SELECT_JOB = select(tables.job).where(tables.job.c.id == bindparam("job"))
-SELECT_KEY = select(tables.idempotency).where(tables.idempotency.c.key == bindparam("asked"))
 
 
 @dataclass(slots=True)
@@ -126,7 +121,13 @@ class Store:
 
         All are of one owner, who may have no more than `queued_max` waiting; None: as many as they like.
         """
-        return self._writer.submit(lambda connection: self._accept(connection, jobs, key, digest, origin, queued_max))
+        return self._writer.submit(
+            lambda connection: accept(connection, jobs, key, digest, origin, queued_max, self._clock())
+        )
+
+    def accept_each(self, jobs: Mapping[str, NewJob], *, origin: str = "") -> Future[list[JobRecord | None]]:
+        """Many that belong together by nothing, each under a key of its own. None: its job was deleted since."""
+        return self._writer.submit(lambda connection: accept_each(connection, jobs, origin, self._clock()))
 
     def request_cancel(
         self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str = ""
@@ -147,68 +148,6 @@ class Store:
         old_keys = delete(tables.idempotency).where(tables.idempotency.c.at < before)
         return self._writer.submit(lambda connection: (connection.execute(old), connection.execute(old_keys))[0])
 
-    def _accept(
-        self,
-        connection: Connection,
-        jobs: Sequence[NewJob],
-        key: str | None,
-        digest: str,
-        origin: str,
-        queued_max: int | None,
-    ) -> list[JobRecord]:
-        if key is not None:
-            earlier = _replay(connection, key, digest)
-            if earlier is not None:
-                return earlier
-        if queued_max is not None:
-            _refuse_too_many(connection, jobs, queued_max)
-        now = self._clock()
-        records = [self._insert(connection, job, now) for job in jobs]
-        self._write_events(connection, [_submitted(record, origin) for record in records])
-        if key is not None:
-            ids = json.dumps([record.id for record in records])
-            connection.execute(INSERT_KEY, {"key": key, "digest": digest, "job_ids": ids, "at": now})
-        return records
-
-    def _insert(self, connection: Connection, new: NewJob, now: float) -> JobRecord:
-        spec_text = json.dumps(new.spec.to_document())
-        values: dict[str, Any] = {
-            "version": 1,
-            "name": new.spec.name,
-            "owner": new.owner,
-            "uid": new.uid,
-            "state": str(JobState.QUEUED),
-            "reason_code": str(Code.NOT_YET_PLANNED),
-            "reason_evidence": "{}",
-            "priority": new.spec.priority,
-            "spec": spec_text,
-            "environment": keep(connection, tables.environment, new.environment),
-            "manifest": "" if new.manifest is None else keep(connection, tables.manifest, new.manifest),
-            "submitted_at": now,
-            "attempts": 0,
-            "width": 0,
-            "width_min": new.spec.width_min,
-            "width_max": new.spec.width_max,
-            "tasks_total": new.spec.tasks_total,
-            "tasks_running": 0,
-            "tasks_succeeded": 0,
-            "tasks_failed": 0,
-            "nodes": "[]",
-            "held_by": new.owner if new.spec.is_held else None,
-        }
-        key = connection.execute(INSERT_JOB, values).inserted_primary_key
-        assert key is not None
-        values |= {
-            "id": key[0],
-            "state": JobState.QUEUED,
-            "reason_code": Code.NOT_YET_PLANNED,
-            "reason_evidence": {},
-        }
-        values |= {"spec_text": values.pop("spec"), "nodes": ()}
-        absent = ("started_at", "ended_at", "exit_code", "cancel_requested_by", "cancel_grace_s")
-        values |= dict.fromkeys(absent)
-        return JobRecord(**values)
-
     def _record(self, connection: Connection, changes: Changes) -> None:
         for group in _by_columns(changes.jobs):
             columns = [name for name in group[0] if name != "job"]
@@ -218,24 +157,19 @@ class Store:
             connection.execute(statement, [_bound(row) for row in group])
         upsert(connection, tables.attempt, [attempt_row(record) for record in changes.attempts])
         upsert(connection, tables.task, [task_row(record) for record in changes.tasks])
-        self._write_events(connection, changes.events)
+        write_events(connection, changes.events, self._clock())
         add_usage(connection, changes.usage)
         write_accounts(connection, changes.accounts)
         if changes.generation is not None:
             upsert(connection, tables.meta, [{"key": "generation", "value": str(changes.generation)}])
-
-    def _write_events(self, connection: Connection, events: Sequence[EventRecord]) -> None:
-        if events:
-            now = self._clock()
-            rows = [event_row(record, now) for record in events]
-            connection.execute(INSERT_EVENT, rows)
 
     def _forget(self, connection: Connection, jobs: Sequence[JobId], by: str, origin: str) -> None:
         for job in jobs:
             connection.execute(delete(tables.task).where(tables.task.c.job_id == job))
             connection.execute(delete(tables.attempt).where(tables.attempt.c.job_id == job))
             connection.execute(delete(tables.job).where(tables.job.c.id == job))
-        self._write_events(connection, [EventRecord("Deleted", job, by, origin=origin) for job in jobs])
+        deleted = [EventRecord("Deleted", job, by, origin=origin) for job in jobs]
+        write_events(connection, deleted, self._clock())
         drop_unused(connection)
 
     # -- reading -----------------------------------------------------------------------------------------
@@ -433,37 +367,6 @@ def _identity(connection: Connection) -> str:
     fresh = uuid.uuid4().hex
     connection.execute(insert(tables.meta).values(key="store_id", value=fresh))
     return fresh
-
-
-def _replay(connection: Connection, key: str, digest: str) -> list[JobRecord] | None:
-    earlier = connection.execute(SELECT_KEY, {"asked": key}).first()
-    if earlier is None:
-        return None
-    if earlier.digest != digest:
-        raise Conflict(
-            f"the idempotency key {key!r} was already used for another submission; use a new key for a new job"
-        )
-    ids = json.loads(earlier.job_ids)
-    rows = connection.execute(select(tables.job).where(tables.job.c.id.in_(ids)).order_by(tables.job.c.id)).all()
-    if len(rows) < len(ids):
-        raise Conflict(f"the jobs of the idempotency key {key!r} have been deleted; use a new key for a new job")
-    return [job_record(row) for row in rows]
-
-
-def _refuse_too_many(connection: Connection, jobs: Sequence[NewJob], queued_max: int) -> None:
-    owner = jobs[0].owner
-    waits = tables.job.c.state.in_([str(JobState.QUEUED), str(JobState.HELD)])
-    counted = select(func.count()).select_from(tables.job).where(waits & _is_of(owner))
-    waiting = connection.execute(counted).scalar_one()
-    if waiting + len(jobs) > queued_max:
-        raise TooMany(
-            f"{owner!r} may have {queued_max} jobs waiting and has {waiting}, so {len(jobs)} more cannot be taken; "
-            "wait until some have started, cancel some, or submit an array, which counts as one job"
-        )
-
-
-def _submitted(record: JobRecord, origin: str) -> EventRecord:
-    return EventRecord("Submitted", record.id, record.owner, {"name": record.name}, origin=origin)
 
 
 def _is_active() -> Any:

@@ -369,7 +369,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             ARRAY,
             make_seen(JOB, ended(0), ended(1, 1), running(3, node="n2"), make_pod(4)),
             Followed(
-                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 3, "n2", 1, 950.0)), in_use=(1,), left=7
+                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 3, "n2", 1, 950.0)), in_use=(1,), left=8
             ),
         ),
         (
@@ -438,10 +438,10 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), left=9, suspended="Job team/train"),
         ),
         (
-            "somebody has deleted it",
-            ARRAY,
+            "somebody has deleted it: which of them had ended before is told already",
+            replace(ARRAY, indices="0-1"),
             make_seen(None),
-            Followed((never(0, "deleted"),), left=10),
+            Followed((never(0, "deleted"), replace(never(1, "deleted"), lane=0)), left=2),
         ),
         (
             "it was stopped",

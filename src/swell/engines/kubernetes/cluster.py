@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 JobKey = tuple[str, str]  # store, job
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 LOOK_FOR_KINDS_S = 30.0  # an operator may be installed while we run
+ASK_AGAIN_S = 0.2
 
 
 class Cluster:
@@ -69,8 +70,11 @@ class Cluster:
         """Follow everything that is served. None: all of it was listed; otherwise what is wrong."""
         for reflector in self._reflectors.values():
             reflector.start()
-        self.look_for_kinds()
         until = time.monotonic() + timeout_s
+        while (unknown := self._follow_kinds()) is not None:  # their objects would seem to be gone
+            if time.monotonic() > until:
+                return unknown
+            time.sleep(ASK_AGAIN_S)
         for kind, reflector in list(self._reflectors.items()):
             if not reflector.wait_until_synced(max(0.0, until - time.monotonic())):
                 return f"{kind}: {reflector.trouble}"
@@ -89,7 +93,12 @@ class Cluster:
         """Those that are served by now; a cluster need not have every operator."""
         if time.monotonic() - self._looked_at < LOOK_FOR_KINDS_S and self._looked_at:
             return
+        self._follow_kinds()
+
+    def _follow_kinds(self) -> str | None:
+        """None: it is known of each kind whether it is served; otherwise what is not, and why."""
         self._looked_at = time.monotonic()
+        unknown = None
         for kind in KINDS.values():
             if kind.name in self._reflectors:
                 continue
@@ -99,11 +108,13 @@ class Cluster:
                 continue
             except SwellError as error:
                 log.warning("cannot tell whether %s is served: %s", kind.name, error)
+                unknown = f"{kind.name}: {error}"
                 continue
             self.resources[kind.name] = resource
             reflector = Reflector(self._port, Selection(resource), kind.read, self._objects_changed)
             self._reflectors[kind.name] = reflector
             reflector.start()
+        return unknown
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -122,10 +133,9 @@ class Cluster:
     def stand_ins(self, store: str) -> list[PodSeen]:
         return self._sorted(self._stand_ins, store)
 
-    def pods_of_object(self, found: ObjectSeen) -> list[PodSeen]:
-        if found.kind == "JobSet":
-            return self._sorted(self._by_set, (found.namespace, found.name))
-        return self._sorted(self._by_owner, found.uid)
+    def pods_of_object(self, kind: str, namespace: str, name: str, uid: str) -> list[PodSeen]:
+        """Also of one that is gone, as long as the garbage collector has not reached them."""
+        return self._sorted(self._by_set, (namespace, name)) if kind == "JobSet" else self._sorted(self._by_owner, uid)
 
     def pods(self, uids: Iterable[str]) -> list[PodSeen]:
         with self._lock:

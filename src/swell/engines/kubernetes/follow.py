@@ -292,18 +292,25 @@ def _follow_array(sheet: _Sheet) -> Followed:
     if verdict is not None:
         tasks = list(_array_judged(sheet, verdict, tasks))
     elif _is_deleted(sheet):
-        lowest = next(iter(IndexSet.parse(wanted.indices)))
-        tasks.append(sheet.end(lowest, None, CAUSE_DELETED, sheet.memory.kind))
+        # Its pods go with it, also those whose end was told before: who has heard of that does not listen again.
+        ended = {task.index for task in tasks if task.ended_at is not None}
+        left = [index for index in IndexSet.parse(wanted.indices) if index not in ended]
+        tasks += (replace(sheet.end(index, None, CAUSE_DELETED, sheet.memory.kind), lane=0) for index in left)
     if sheet.memory.unplaced:
         lowest = next(iter(IndexSet.parse(wanted.indices)))
         tasks.append(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced))
     is_still = not sheet.alive and not _may_make_pods(sheet)
     indices = IndexSet.parse(wanted.indices)
-    begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and (pod.node or pod.has_ended)}
-    left = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
+    begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and _is_begun(rank, pod, given_up)}
+    not_begun = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
     in_use = tuple(sorted(lanes.values()))
     is_over = verdict is not None or wanted.is_stopping
-    return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, left), _suspended(sheet))
+    return Followed(tuple(tasks), is_over and is_still, _trouble(sheet), in_use, max(0, not_begun), _suspended(sheet))
+
+
+def _is_begun(rank: int, pod: PodSeen, given_up: IndexSet | tuple[()]) -> bool:
+    """Of a pod that failed its controller makes another, and room is needed for that, until it gives the index up."""
+    return rank in given_up or pod.phase == "Succeeded" or (bool(pod.node) and not pod.has_ended)
 
 
 def _array_judged(sheet: _Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Iterator[TaskSeen]:

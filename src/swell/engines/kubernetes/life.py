@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from swell.engines.kubernetes.follow import Followed
 from swell.engines.kubernetes.hands import POD_KINDS
 from swell.engines.kubernetes.logstream import PodLog
-from swell.engines.kubernetes.picture import NodeSeen, PodSeen
-from swell.engines.kubernetes.wanted import Memory, Wanted
+from swell.engines.kubernetes.picture import NodeSeen
+from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.cluster import NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import RunSeen, TaskSeen
@@ -58,7 +59,7 @@ def uids(document: Document) -> list[str]:
     return [] if uid is None else [uid]
 
 
-def is_there(nodes: dict[NodeId, NodeSeen], name: NodeId) -> bool:
+def is_there(nodes: Mapping[NodeId, NodeSeen], name: NodeId) -> bool:
     node = nodes.get(name)
     return node is not None and node.is_ready
 
@@ -84,5 +85,10 @@ def make_run(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
     )
 
 
-def pod_log(attempt: AttemptId, rank: int, pod: PodSeen) -> PodLog:
-    return PodLog(attempt, rank, pod.namespace, pod.name, pod.uid, pod.node)
+def logs_of(attempt: AttemptId, seen: Seen, nodes: Mapping[NodeId, NodeSeen]) -> Iterator[tuple[PodLog, bool]]:
+    """What its pods have written that somebody can be asked for, and whether they have ended."""
+    for rank, pod in seen.pods:
+        has_run = pod.started_at is not None if pod.ended is None else pod.ended.has_run
+        node = nodes.get(pod.node)
+        if rank is not None and has_run and (node is None or node.has_address):
+            yield PodLog(attempt, rank, pod.namespace, pod.name, pod.uid, pod.node), pod.ended is not None

@@ -129,6 +129,7 @@ class NodeSeen:
     not_ready_since: float | None  #: None: it is ready
     gpu_memory_mib: int  #: of each GPU; 0: the node does not say
     gpu_model: str
+    has_address: bool = True  #: without one nobody can ask its kubelet for logs: it is simulated, or just joining
 
 
 def parse_attempt(text: str) -> AttemptId | None:
@@ -254,6 +255,7 @@ def read_node(document: Document) -> NodeSeen:
         not_ready_since=None if is_ready else moment(ready.get("lastTransitionTime") or metadata["creationTimestamp"]),
         gpu_memory_mib=int(quantity(labels.get(GPU_MEMORY_LABEL, 0))),
         gpu_model=labels.get(f"{GPU}.product", "GPU"),
+        has_address=bool(status.get("addresses")),
     )
 
 

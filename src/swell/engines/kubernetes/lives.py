@@ -1,0 +1,185 @@
+"""Which attempts are there, what of them has changed, and which are to be looked after?"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from swell.engines.kubernetes.life import Life, uids
+from swell.engines.kubernetes.picture import JOB, SCHEDULER, STORE, PodSeen
+from swell.engines.kubernetes.wanted import Wanted
+from swell.model.cluster import DeviceId, NodeId
+from swell.model.job import AttemptId
+
+Document = dict[str, Any]
+
+
+class Lives:
+    """Thread-safe: the controller, the watches and whoever makes the calls all come here."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._lock = threading.RLock()
+        self._lives: dict[AttemptId, Life] = {}
+        self._by_job: dict[int, AttemptId] = {}
+        self._by_uid: dict[str, AttemptId] = {}  #: of objects and pods that came by kubectl
+        self._by_node: dict[NodeId, set[AttemptId]] = defaultdict(set)
+        self._sharing: set[AttemptId] = set()  #: those that share GPUs
+        self._limited: set[AttemptId] = set()  #: those with a time limit
+        self._changed: set[AttemptId] = set()  #: to be told to the controller
+        self._due: dict[AttemptId, None] = {}  #: to be looked after, in order
+        self._stale_nodes: set[NodeId] = set()
+        self.bell = threading.Event()  #: somebody is due
+
+    # -- the controller's words --------------------------------------------------------------------------------------
+
+    def find(self, attempt: AttemptId) -> Life | None:
+        with self._lock:
+            return self._lives.get(attempt)
+
+    def begin(self, wanted: Wanted, document: Document) -> None:
+        """Told again, it starts from what is seen; what was reported before is reported again."""
+        with self._lock:
+            life = self._lives.get(wanted.attempt)
+            if life is None:
+                life = Life(wanted, document)
+                life.memory.kind = document["kind"] if life.has_object else ""
+                self._lives[wanted.attempt] = life
+                self._by_job[wanted.attempt.job] = wanted.attempt
+                self._by_uid |= dict.fromkeys(uids(document), wanted.attempt)
+            else:
+                self._leave_nodes(life)
+                life.wanted = replace(wanted, has_begun=wanted.has_begun or life.wanted.has_begun)
+                life.reported.clear()
+                life.run = None
+            for node in _nodes(life):
+                self._by_node[node].add(wanted.attempt)
+            if any(wanted.shares_mib):
+                self._sharing.add(wanted.attempt)
+            if wanted.time_limit_s is not None:
+                self._limited.add(wanted.attempt)
+            self._touch(wanted.attempt, wanted.nodes)
+
+    def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
+        with self._lock:
+            life = self._lives.get(attempt)
+            if life is None:
+                return
+            if not (life.wanted.is_stopping and life.wanted.grace_s <= grace_s):
+                life.wanted = replace(life.wanted, is_stopping=True, grace_s=grace_s, generation=generation)
+                life.memory.deleted.clear()
+            self._touch(attempt, ())
+
+    def has_begun(self, life: Life) -> None:
+        with self._lock:
+            life.wanted = replace(life.wanted, has_begun=True)
+
+    def forget(self, attempt: AttemptId) -> None:
+        with self._lock:
+            life = self._lives.pop(attempt, None)
+            if life is None:
+                return
+            if self._by_job.get(attempt.job) == attempt:
+                del self._by_job[attempt.job]
+            for uid in uids(life.document):
+                self._by_uid.pop(uid, None)
+            self._changed.discard(attempt)
+            self._due.pop(attempt, None)
+            self._limited.discard(attempt)
+            self._stale_nodes.update(life.wanted.nodes)
+            self._leave_nodes(life)
+            if attempt in self._sharing:
+                self._sharing.discard(attempt)
+                self.bell.set()  # the last one leaves a GPU behind
+
+    def _leave_nodes(self, life: Life) -> None:
+        for node in _nodes(life):
+            self._by_node[node].discard(life.wanted.attempt)
+            if not self._by_node[node]:
+                del self._by_node[node]
+
+    # -- whose turn it is ----------------------------------------------------------------------------------------------
+
+    def touched(self, found: Iterable[tuple[Mapping[str, str], str]], nodes: Iterable[NodeId]) -> bool:
+        """Labels and roots of what has changed in the cluster. Does it concern the controller?"""
+        with self._lock:
+            attempts = {self._attempt_of(labels, root) for labels, root in found}
+            for attempt in attempts:
+                if attempt is not None:
+                    self._touch(attempt, ())
+            self._stale_nodes.update(nodes)
+            return bool(attempts - {None}) or bool(self._stale_nodes)
+
+    def again(self, life: Life) -> None:
+        """It is to be looked at once more."""
+        with self._lock:
+            if life.wanted.attempt in self._lives:
+                self._due.setdefault(life.wanted.attempt)
+                self._changed.add(life.wanted.attempt)
+
+    def tell(self, life: Life) -> None:
+        """Only the controller has to look."""
+        with self._lock:
+            self._changed.add(life.wanted.attempt)
+
+    def take_changed(self) -> tuple[list[Life], set[NodeId]]:
+        """Lives and nodes of which the controller has not been told."""
+        with self._lock:
+            changed, self._changed = self._changed, set()
+            stale, self._stale_nodes = self._stale_nodes, set()
+            return [self._lives[attempt] for attempt in sorted(changed) if attempt in self._lives], stale
+
+    def due(self) -> list[AttemptId]:
+        with self._lock:
+            return list(self._due)
+
+    def take_due(self, attempt: AttemptId) -> Life | None:
+        with self._lock:
+            self._due.pop(attempt, None)
+            return self._lives.get(attempt)
+
+    def sharing(self) -> list[Wanted]:
+        with self._lock:
+            return [self._lives[attempt].wanted for attempt in self._sharing]
+
+    def limited(self) -> list[Life]:
+        with self._lock:
+            return [self._lives[attempt] for attempt in self._limited]
+
+    def _touch(self, attempt: AttemptId, nodes: Iterable[NodeId]) -> None:
+        self._changed.add(attempt)
+        self._due.setdefault(attempt)
+        self._stale_nodes.update(nodes)
+        self.bell.set()
+
+    # -- whose something is --------------------------------------------------------------------------------------------
+
+    def is_active(self, job: int) -> bool:
+        return job in self._by_job
+
+    def is_ours(self, pod: PodSeen, root: str) -> bool:
+        """Of an attempt that is there."""
+        if pod.labels.get(STORE) == self._store and pod.scheduler == SCHEDULER:
+            job = pod.labels.get(JOB, "")
+            return job.isdecimal() and int(job) in self._by_job
+        return root in self._by_uid
+
+    def held_on(self, node: NodeId) -> set[DeviceId]:
+        """Devices that attempts have there."""
+        with self._lock:
+            lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
+        places = (place for life in lives for place in (*life.wanted.places.values(), *life.wanted.draining.values()))
+        return {device for place in places if place.node == node for device in place.devices}
+
+    def _attempt_of(self, labels: Mapping[str, str], root: str) -> AttemptId | None:
+        job = labels.get(JOB, "")
+        if labels.get(STORE) == self._store and job.isdecimal():
+            return self._by_job.get(int(job))
+        return self._by_uid.get(root)
+
+
+def _nodes(life: Life) -> set[NodeId]:
+    return {place.node for place in (*life.wanted.places.values(), *life.wanted.draining.values())}

@@ -1,0 +1,46 @@
+"""What do all the nodes offer us?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.lives import Lives
+from swell.engines.kubernetes.nodes import make_node
+from swell.engines.kubernetes.picture import NodeSeen
+from swell.engines.kubernetes.reserving import Reservations
+from swell.model.cluster import Node, NodeId
+
+
+class Offers:
+    """The same objects as before for those that nothing has changed on; of one thread."""
+
+    def __init__(self, cluster: Cluster, lives: Lives, reservations: Reservations) -> None:
+        self._cluster = cluster
+        self._lives = lives
+        self._reservations = reservations
+        self._made: dict[NodeId, Node] = {}
+        self._all: tuple[Node, ...] = ()
+
+    def look(self, seen: Mapping[NodeId, NodeSeen], stale: Iterable[NodeId]) -> tuple[Node, ...]:
+        changed = {*stale, *(self._made.keys() ^ seen.keys())}
+        for name in changed:
+            if name in seen:
+                made = self._make(seen[name])
+                if self._made.get(name) != made:
+                    self._made[name] = made
+            else:
+                self._made.pop(name, None)
+        if changed:
+            self._all = tuple(self._made[name] for name in sorted(self._made))
+        return self._all
+
+    def _make(self, node: NodeSeen) -> Node:
+        there = self._cluster.pods_on(node.name)
+        reserving = [pod for pod in there if self._reservations.is_one(pod)]
+        foreign = [
+            pod
+            for pod in there
+            if not self._lives.is_ours(pod, self._cluster.root(pod)) and not self._reservations.is_one(pod)
+        ]
+        return make_node(node, foreign, self._lives.held_on(node.name), reserving)

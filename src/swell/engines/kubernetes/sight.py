@@ -1,0 +1,86 @@
+"""What of an attempt is there?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.life import Life, is_there, parse_number, uids
+from swell.engines.kubernetes.numbering import number
+from swell.engines.kubernetes.objects import ObjectSeen
+from swell.engines.kubernetes.picture import RANK, NodeSeen, PodSeen
+from swell.engines.kubernetes.wanted import Seen
+from swell.model.cluster import NodeId
+
+Document = dict[str, Any]
+
+
+class Sight:
+    """What the watches show, or what the API server has answered since."""
+
+    def __init__(self, cluster: Cluster, store: str, namespace: Callable[[Document], str]) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._namespace = namespace  #: that a manifest is for
+
+    def look(self, life: Life, nodes: Mapping[NodeId, NodeSeen]) -> Seen:
+        present = frozenset(place.node for place in life.wanted.places.values() if is_there(nodes, place.node))
+        if not life.has_object:
+            return Seen(None, tuple((_rank(life, pod), pod) for pod in self._pods_of(life)), present)
+        memory = life.memory
+        found = self._newest(life)
+        if found is None:
+            return Seen(None, tuple((None, pod) for pod in self._left(life)), present)
+        if found.uid in memory.deleted:
+            found = replace(found, is_deleting=True)
+        memory.kind = f"{found.kind} {found.namespace}/{found.name}"
+        kind = KINDS[found.kind]
+        pods = self._cluster.pods_of_object(found.kind, found.namespace, found.name, found.uid)
+        ranked = tuple((kind.rank(pod, found), pod) for pod in pods)
+        return Seen(found, number(ranked, life.wanted, memory) if found.kind == "Job" else ranked, present)
+
+    def _newest(self, life: Life) -> ObjectSeen | None:
+        found, fresh = self._object_of(life), life.memory.fresh
+        if fresh is None or (found is not None and found.uid != fresh.uid):
+            return found
+        is_newer = found is None or int(fresh.version) > int(found.version)
+        if is_newer and fresh.uid not in life.memory.deleted:
+            return fresh
+        life.memory.fresh = None
+        return found
+
+    def _object_of(self, life: Life) -> ObjectSeen | None:
+        if life.is_ours:
+            namespace = self._namespace(life.document)
+            objects = self._cluster.objects_of_job((self._store, str(life.wanted.attempt.job)))
+            mine = [one for one in objects if (one.kind, one.namespace) == (life.document["kind"], namespace)]
+            return mine[0] if mine else None
+        metadata = life.document["metadata"]
+        found = self._cluster.object(life.document["kind"], metadata["namespace"], metadata["name"])
+        return found if found is not None and found.uid == metadata["uid"] else None
+
+    def _left(self, life: Life) -> list[PodSeen]:
+        """Of an object that is gone: those that the garbage collector has not reached yet hold their room."""
+        if life.is_ours:
+            return self._made(life)
+        metadata = life.document["metadata"]
+        return self._cluster.pods_of_object(
+            life.document["kind"], metadata["namespace"], metadata["name"], metadata["uid"]
+        )
+
+    def _made(self, life: Life) -> list[PodSeen]:
+        return self._cluster.pods_of_job((self._store, str(life.wanted.attempt.job)))
+
+    def _pods_of(self, life: Life) -> list[PodSeen]:
+        """Made by us, at first or again; before them those that came by kubectl."""
+        namespace = self._namespace(life.document)
+        ours = [pod for pod in self._made(life) if pod.namespace == namespace]  # a label is easily written elsewhere
+        return ours if life.is_ours else [*self._cluster.pods(uids(life.document)), *ours]
+
+
+def _rank(life: Life, pod: PodSeen) -> int | None:
+    known = uids(life.document)
+    return known.index(pod.uid) if pod.uid in known else parse_number(pod.annotations.get(RANK, "0"))

@@ -1,0 +1,104 @@
+"""What of an attempt is there?"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.life import Life, logs_of
+from swell.engines.kubernetes.logstream import PodLog
+from swell.engines.kubernetes.objects import ObjectSeen
+from swell.engines.kubernetes.picture import Ended, PodSeen, read_node
+from swell.engines.kubernetes.sight import Sight
+from swell.engines.kubernetes.wanted import Seen
+
+from .pieces import FIRST, make_object, make_pod, make_wanted
+
+OURS = {"kind": "PyTorchJob", "metadata": {"name": "train", "namespace": "team"}}
+THEIRS = {"kind": "PyTorchJob", "metadata": {"name": "train", "namespace": "team", "uid": "object"}}
+
+
+class Watched:
+    """A cluster that watches have shown to have this one object, and these pods of it."""
+
+    def __init__(self, found: ObjectSeen | None, pods: list[PodSeen]) -> None:
+        self._found = found
+        self._pods = pods
+
+    def object(self, kind: str, namespace: str, name: str) -> ObjectSeen | None:
+        asked = (kind, namespace, name)
+        found = self._found
+        return found if found is not None and (found.kind, found.namespace, found.name) == asked else None
+
+    def objects_of_job(self, key: tuple[str, str]) -> list[ObjectSeen]:
+        return [self._found] if self._found is not None and (self._found.store, self._found.job) == key else []
+
+    def pods_of_object(self, kind: str, namespace: str, name: str, uid: str) -> list[PodSeen]:
+        return [pod for pod in self._pods if pod.owner is not None and pod.owner.uid == uid]
+
+    def pods_of_job(self, key: tuple[str, str]) -> list[PodSeen]:
+        return self._pods if key == ("s", "7") else []
+
+
+def look(life: Life, found: ObjectSeen | None, *pods: PodSeen) -> Seen:
+    cluster = cast(Cluster, Watched(found, list(pods)))
+    return Sight(cluster, "s", lambda document: str(document["metadata"]["namespace"])).look(life, {})
+
+
+@pytest.mark.parametrize("document", [OURS, THEIRS], ids=["made by us", "by kubectl"])
+def test_pods_of_an_object_that_is_gone_are_seen_until_they_are_gone_too(document: dict[str, Any]) -> None:
+    left = make_pod(0, node="n1", phase="Running")
+
+    assert look(Life(make_wanted(), document), None, left) == Seen(None, ((None, left),))
+
+
+def test_an_answer_newer_than_the_watch_is_believed() -> None:
+    life = Life(make_wanted(), OURS)
+    life.memory.fresh = make_object(version="5", is_suspended=True)
+
+    assert look(life, make_object(version="4")).object == life.memory.fresh
+
+
+def test_an_answer_older_than_the_watch_is_forgotten() -> None:
+    life = Life(make_wanted(), OURS)
+    life.memory.fresh = make_object(version="5", is_suspended=True)
+
+    assert (look(life, make_object(version="6")).object, life.memory.fresh) == (make_object(version="6"), None)
+
+
+def test_what_we_have_deleted_is_on_its_way_out_whatever_the_watch_shows() -> None:
+    life = Life(make_wanted(), OURS)
+    life.memory.deleted.add("object")
+
+    assert look(life, make_object()).object == make_object(is_deleting=True)
+
+
+def test_another_object_of_the_same_name_is_not_the_one_that_came_by_kubectl() -> None:
+    other = make_object(uid="another")
+
+    assert look(Life(make_wanted(), THEIRS), other).object is None
+
+
+def test_logs_are_asked_for_of_pods_that_have_run_on_nodes_that_have_an_address() -> None:
+    metadata = {"name": "n1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    real = read_node({"metadata": metadata, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}})
+    simulated = read_node({"metadata": {**metadata, "name": "n2"}, "status": {}})
+    never_ran = Ended(990.0, None, "Evicted", "", has_run=False)
+    pods = (
+        (0, make_pod(0, node="n1", started_at=950.0)),
+        (1, make_pod(1, node="n2", started_at=950.0)),
+        (2, make_pod(2, node="n1", phase="Succeeded", ended=Ended(990.0, 0, "Completed", "", has_run=True))),
+        (3, make_pod(3, node="n1", phase="Failed", ended=never_ran)),
+        (4, make_pod(4, node="n1")),
+        (5, make_pod(5, node="gone", started_at=950.0)),
+        (None, make_pod(6, node="n1", started_at=950.0)),
+    )
+
+    found = list(logs_of(FIRST, Seen(None, pods), {"n1": real, "n2": simulated}))
+
+    def log(rank: int, node: str) -> PodLog:
+        return PodLog(FIRST, rank, "team", f"train-worker-{rank}", f"pod-{rank}", node)
+
+    assert found == [(log(0, "n1"), False), (log(2, "n1"), True), (log(5, "gone"), False)]
