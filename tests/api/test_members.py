@@ -133,6 +133,17 @@ def test_a_job_is_its_submitters_and_others_learn_nothing_of_it(service: Service
     assert service.store.job(mine).uid is None
 
 
+def test_who_lists_their_own_is_told_how_many_others_have(service: Service) -> None:
+    """What came by kubectl is its namespace's: a list without it looked as if nothing ran."""
+    submit(service, "annas")
+    submit(service, "bens")
+    mine = ask(service, USER, "GET", "/jobs").json
+    everybodys = ask(service, USER, "GET", "/jobs?all_users=true").json
+    assert mine["of_others"] == len(everybodys["jobs"]) - len(mine["jobs"]) >= 2
+    assert everybodys["of_others"] == 0
+    assert ask(service, USER, "GET", "/jobs?user=anna").json["of_others"] == 0, "one person was asked for"
+
+
 def test_administrators_are_of_the_group_or_named_or_have_the_servers_own_token(service: Service) -> None:
     job = submit(service, "annas")
     tokens = ("operators", "evas", USER, "bens")
@@ -205,6 +216,17 @@ def test_a_job_needs_the_right_to_create_what_it_becomes(service: Service, clust
         ),
     )
     assert job_ids(service) == before
+
+
+@pytest.mark.parametrize("body", [submission("elsewhere"), submission("job", priority=10)])
+def test_a_dry_run_is_refused_what_its_submission_would_be_and_in_the_same_words(
+    service: Service, cluster: Cluster, body: dict[str, Any]
+) -> None:
+    """It was shown to the API server in Swell's own name, whoever had sent it."""
+    refused = ask(service, "annas", "POST", "/jobs", body)
+    dry = ask(service, "annas", "POST", "/jobs", {**body, "dry_run": True})
+    assert refused.status in (403, 422)
+    assert dry.error == refused.error
 
 
 def test_the_servers_own_token_creates_what_the_server_may(service: Service, cluster: Cluster) -> None:

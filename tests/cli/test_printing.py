@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from swell.cli import printing, ps
+from swell.cli import printing, ps, show
 from swell.cli.printing import duration, print_document, table_lines
 
 
@@ -94,3 +94,38 @@ def test_yaml_reads_back_as_what_was_printed(capsys):
     document = {"name": "été", "lines": ["a: b", "- c", "no"], "none": None}
     print_document(document, "yaml")
     assert yaml.safe_load(capsys.readouterr().out) == document
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["python", "train.py", "--lr", "1 2"], "python train.py --lr '1 2'"),
+        (["sh", "-c", "set -e\ncd /data\nexec python train.py\n"], "sh -c 'set -e … (3 lines)"),
+        ([], ""),
+    ],
+)
+def test_a_command_takes_one_line_however_long_its_script_is(argv: list[str], text: str):
+    assert show.command_line(argv) == text
+
+
+def test_what_a_job_does_not_have_has_no_line(capsys):
+    """A manifest's job has no folder, and its command may be the image's."""
+    role = {"command": [], "cpus_milli": 1000, "memory_mib": 0, "gpus": 0, "gpu_memory_mib": 0}
+    spec = {"roles": [role], "workdir": "", "array": None, "width_min": 1, "width_max": 1, "dimension": "tasks"}
+    about = {"gpu_memory": None, "idle_policy": None, "training": None, "attempts": [], "events": []}
+    show._print(job(spec={**spec, "time_limit_s": None, "priority": 0}, reason=None, **about))
+    names = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ":  " in line]
+    assert names == ["job", "state", "reason", "asks for", "tasks", "submitted", "started", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ({}, ""),
+        ({"of_others": 0}, ""),
+        ({"of_others": 1}, "(1 job of others: swell ps --all-users)\n"),
+        ({"of_others": 12}, "(12 jobs of others: swell ps --all-users)\n"),
+    ],
+)
+def test_jobs_of_others_are_counted_where_only_ones_own_are_listed(answer: dict[str, int], line: str):
+    assert ps.others_line(answer) == line

@@ -63,6 +63,9 @@ class ScriptedEngine:
         self.runs.pop(attempt, None)
         self.asked.append(("forget", str(attempt)))
 
+    def discard(self, job: int) -> None:
+        self.asked.append(("discard", job))
+
     def erase(self, attempt: AttemptId) -> None:
         self.asked.append(("erase", str(attempt)))
 
@@ -155,6 +158,12 @@ class Stage:
         attempt = self.present(job)
         self.engine.runs[attempt] = RunSeen(attempt, "a", 1, (), 0, False, trouble=trouble)
         self.cycle()
+
+    def is_suspended(self, job: int, found: str) -> None:
+        """By somebody else, in the cluster."""
+        attempt = self.present(job)
+        self.engine.runs[attempt] = RunSeen(attempt, "a", 1, (), 1, False, suspended=found)
+        self.cycle(0.0)
 
     def begin(self, job: int, seconds: float = 0.0) -> None:
         """It is started, and all its tasks are seen."""

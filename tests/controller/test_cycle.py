@@ -337,3 +337,25 @@ def test_who_takes_jobs_in_hears_which_they_became_and_they_are_planned(stage: S
 
     assert heard == [[1, 2]]
     assert stage.states(1, 2) == ["starting", "starting"]
+
+
+def test_what_was_made_for_a_job_may_go_when_it_was_cancelled_and_only_then(stage: Stage) -> None:
+    running, failed, waiting = stage.gang(4), stage.gang(4), stage.gang(4)
+    stage.begin(running)
+    stage.controller.cancel([running, waiting], by="me", grace_s=None).result()
+    stage.finish(running, *[143] * 4, cause=CAUSE_STOPPED)
+    stage.begin(failed)
+    stage.finish(failed, 1, 0, 0, 0)
+    assert stage.states(running, failed, waiting) == ["cancelled", "failed", "cancelled"]
+    assert stage.asked_to("discard") == [("discard", running)], "of one that has not started nothing was made"
+
+
+def test_so_it_may_when_it_waits_for_its_next_attempt(stage: Stage) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0)
+    stage.done(stage.controller.hold(job, by="me"))
+    stage.finish(job, 75)
+    stage.controller.cancel([job], by="me", grace_s=None).result()
+    stage.cycle()
+    assert (stage.states(job), stage.asked_to("discard")) == (["cancelled"], [("discard", job)])

@@ -13,6 +13,7 @@ from swell.model.launch import (
     CAUSE_MEMORY,
     CAUSE_NODE_LOST,
     CAUSE_NOT_PLACED,
+    CAUSE_POD_LOST,
     CAUSE_STOPPED,
 )
 from swell.model.quantity import IndexSet
@@ -135,8 +136,10 @@ def test_one_that_was_cancelled_before_says_by_whom(stage: Stage) -> None:
 # -- no fault of its own -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cause", [CAUSE_EVICTED, CAUSE_NODE_LOST])
-def test_one_that_loses_its_node_comes_back_at_once_also_without_a_checkpoint(stage: Stage, cause: str) -> None:
+@pytest.mark.parametrize("cause", [CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_POD_LOST])
+def test_one_that_loses_its_node_or_its_pod_comes_back_at_once_also_without_a_checkpoint(
+    stage: Stage, cause: str
+) -> None:
     job = stage.gang(1, gpus=2)
     stage.begin(job)
     stage.clock.time += 50.0
@@ -156,6 +159,25 @@ def test_one_that_loses_its_node_comes_back_at_once_also_without_a_checkpoint(st
             "problem": "The node was low on resource: memory.",
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("what", "wants", "lost"),
+    [
+        pytest.param("two GPUs", Resources(1000, 0, 2), 2 * 50.0, id="whole ones"),
+        pytest.param("a quarter of one", Resources(1000, 0, 0, 256), 0.25 * 50.0, id="a share counts as its part"),
+        pytest.param("none", Resources(1000, 0, 0), 0.0, id="a job without any loses none"),
+    ],
+)
+def test_what_is_lost_is_counted_in_gpus(stage: Stage, what: str, wants: Resources, lost: float) -> None:
+    job = stage.submit(roles=(Role("worker", ("train",), wants, 1),))
+    stage.begin(job)
+    stage.clock.time += 50.0
+    stage.ended(job, 0, None, CAUSE_NODE_LOST, "node a is gone, or not ready")
+    stage.run(job, done=True)
+    stage.cycle(0.0)
+    [told] = stage.details(job, "Retrying")
+    assert (stage.job(job).lost_gpu_seconds, told["lost_gpu_seconds"]) == (lost, lost), what
 
 
 def test_it_goes_on_from_its_last_checkpoint(stage: Stage) -> None:
@@ -342,5 +364,110 @@ def test_it_is_forgotten_when_it_is_over(stage: Stage) -> None:
     assert stage.job(job).reason_evidence == {"nodes": "a"}
     stage.is_in_trouble(job, "image pull: back-off")
     stage.began(job, 0)
+    stage.run(job, (0,))
     stage.cycle()
-    assert (stage.states(job), stage.job(job).reason_evidence) == (["running"], {})
+    record = stage.job(job)
+    assert (stage.states(job), record.reason_code, record.reason_evidence) == (["running"], None, {})
+
+
+# -- trouble while running -----------------------------------------------------------------------------------
+
+CRASHES = "pod train-0 keeps ending: begun again {} times, the last time after exit code 1"
+
+
+def test_a_running_job_of_which_a_task_keeps_ending_says_so_until_it_is_over(stage: Stage) -> None:
+    """A pod in a crash loop showed as a healthy job for a day: nobody looked at it."""
+    job = stage.submit()
+    stage.begin(job)
+    stage.is_in_trouble(job, CRASHES.format(2))
+    stage.is_in_trouble(job, CRASHES.format(3))
+    assert stage.states(job) == ["running"]
+    assert stage.why(job) == Reason(
+        Code.TASK_TROUBLE,
+        f"it runs, but not all of it: {CRASHES.format(3)}",
+        {"job": job, "trouble": CRASHES.format(3)},
+        f"see what it did: swell logs {job}; correct that and submit it again, or wait",
+    )
+    assert stage.details(job, "TaskTrouble") == [{"trouble": CRASHES.format(2)}], "numbers that change are no Event"
+    stage.is_in_trouble(job, "")
+    assert (stage.job(job).reason_code, stage.job(job).reason_evidence) == (None, {})
+
+
+def test_a_machine_that_is_not_heard_of_is_told_before_a_task_in_trouble(stage: Stage) -> None:
+    job = stage.submit()
+    stage.begin(job)
+    stage.is_in_trouble(job, CRASHES.format(2))
+    stage.engine.silent = {"a": 61.0}
+    stage.cycle()
+    stage.is_in_trouble(job, CRASHES.format(3))
+    assert stage.job(job).reason_code is Code.WORKER_UNREACHABLE
+    stage.engine.silent = {}
+    stage.cycle()
+    stage.is_in_trouble(job, CRASHES.format(4))
+    assert stage.job(job).reason_code is Code.TASK_TROUBLE
+
+
+# -- suspended by somebody else ------------------------------------------------------------------------------
+
+OBJECT = "PyTorchJob team/train"
+
+
+def is_held_for_its_object(stage: Stage, job: int) -> None:
+    assert stage.states(job) == ["held"]
+    assert stage.why(job) == Reason(
+        Code.HELD,
+        f"its {OBJECT} was suspended by somebody else, with kubectl",
+        {"by": "kubectl", "job": job, "object": OBJECT},
+        f"swell release {job}",
+    )
+
+
+def test_one_whose_object_somebody_suspends_is_held_at_once_and_goes_on_from_its_checkpoint_when_released(
+    stage: Stage,
+) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0, seconds=100.0)
+    stage.is_suspended(job, OBJECT)
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", f"{job}.1", 30.0)])
+    assert stage.job(job).reason_evidence["cause"] == f"its {OBJECT} was suspended by somebody else"
+    stage.finish(job, None, cause=CAUSE_STOPPED)
+    is_held_for_its_object(stage, job)
+    assert stage.details(job, "HoldRequested") == [{"object": OBJECT}]
+    stage.done(stage.controller.release(job, by="ann"))
+    assert (stage.states(job), stage.own(job)["EPOCHS_DONE"]) == (["starting"], "3")
+
+
+def test_also_without_a_checkpoint_and_its_retries_are_left_alone(stage: Stage) -> None:
+    """Its tasks are killed already: there is nothing to refuse as there is for `swell hold`."""
+    job = stage.gang(2)
+    stage.begin(job)
+    stage.is_suspended(job, OBJECT)
+    stage.finish(job, None, None, cause=CAUSE_STOPPED)
+    is_held_for_its_object(stage, job)
+    assert stage.job(job).failures == 0
+
+
+def test_also_an_array_of_which_what_had_not_ended_is_done_after_its_release(stage: Stage) -> None:
+    job = stage.array("0-3", 2)
+    stage.cycle()
+    stage.ended(job, 0)
+    stage.began(job, 1)
+    stage.is_suspended(job, OBJECT)
+    stage.run(job, done=True)
+    stage.cycle()
+    is_held_for_its_object(stage, job)
+    stage.done(stage.controller.release(job, by="ann"))
+    record = stage.job(job)
+    assert (record.state, record.tasks_succeeded, record.tasks_failed) == (JobState.STARTING, 1, 0)
+    assert stage.engine.launches[stage.present(job)][0].indices == "1,2,3"
+
+
+def test_one_that_was_asked_to_wait_before_says_by_whom(stage: Stage) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0, seconds=100.0)
+    stage.done(stage.controller.hold(job, by="ann"))
+    stage.is_suspended(job, OBJECT)
+    assert stage.states(job) == ["stopping"]
+    assert stage.job(job).held_by == "ann"

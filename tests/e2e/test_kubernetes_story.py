@@ -204,7 +204,7 @@ def test_a_task_over_its_memory_limit_is_said_to_be(stage: Stage) -> None:
     assert stage.said("why", str(job)).stdout == (
         f"job {job} (hungry) is failed: OutOfMemory\n"
         "  task 0 was killed because it used more memory than its limit of 64 MiB\n"
-        f"  next: give it more memory (--memory), or see what it did: swell logs --rank 0 {job}\n"
+        f"  next: give it more memory (resources.limits.memory), or see what it did: swell logs --rank 0 {job}\n"
     )
 
 
@@ -224,7 +224,7 @@ def test_an_image_that_cannot_be_had_is_said_in_the_kubelets_words(stage: Stage)
     ("name", "outcome", "problem"),
     [
         ("evicted", "evicted", "at somebody's request, as kubectl drain does"),
-        ("deleted", "node-lost", "its pod was deleted"),
+        ("deleted", "pod-lost", "somebody has deleted its pod"),
     ],
 )
 def test_a_pod_that_is_taken_away_comes_back(stage: Stage, name: str, outcome: str, problem: str) -> None:
@@ -238,6 +238,42 @@ def test_a_pod_that_is_taken_away_comes_back(stage: Stage, name: str, outcome: s
 
     [retrying] = [event["detail"] for event in events if event["kind"] == "Retrying"]
     assert (retrying["outcome"], retrying["problem"]) == (outcome, problem)
+
+
+def test_a_pod_that_keeps_ending_is_said_to_although_it_runs(stage: Stage) -> None:
+    document = pod("loops", "exit 3")
+    document["spec"]["restartPolicy"] = "OnFailure"
+    [job] = stage.submit(document)
+    stage.server.until_true(job, lambda found: (found["reason"] or {}).get("code") == "TaskTrouble")
+    why = stage.said("why", str(job)).stdout
+    stage.said("cancel", str(job))
+
+    loops = r"pod loops keeps ending: begun again (once|\d+ times), the last time after exit code 3"
+    assert re.fullmatch(
+        rf"job {job} \(loops\) is running: TaskTrouble\n  it runs, but not all of it: {loops}\n"
+        rf"  next: see what it did: swell logs {job}; correct that and submit it again, or wait\n",
+        why,
+    ), why
+
+
+def test_a_job_that_is_suspended_with_kubectl_is_held_until_it_is_released(stage: Stage) -> None:
+    [job] = stage.submit(elastic("paused", stage))
+    stage.server.until_true(job, has_trained, patience_s=PATIENCE_S)
+    patch = json.dumps({"spec": {"runPolicy": {"suspend": True}}})
+    stage.kubectl("patch", "pytorchjob", "paused", "--type", "merge", "-p", patch)
+    stage.until(job, "held")
+    why = stage.said("why", str(job)).stdout
+    done = shown(stage, job)["progress"]["epochs_done"]
+    stage.said("release", str(job))
+    stage.server.until_true(job, lambda found: found["progress"]["epochs_done"] > done, patience_s=PATIENCE_S)
+    stage.say_enough("paused")
+    stage.until(job, "succeeded")
+
+    assert why == (
+        f"job {job} (paused) is held: Held\n"
+        "  its PyTorchJob default/paused was suspended by somebody else, with kubectl\n"
+        f"  next: swell release {job}\n"
+    )
 
 
 def test_a_command_runs_beside_a_job_in_its_pod(stage: Stage) -> None:

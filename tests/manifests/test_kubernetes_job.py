@@ -25,6 +25,7 @@ def test_a_job_is_run_once():
         ttlSecondsAfterFinished=100,
     )
     assert read(document) == JobSpec(
+        kind="Job",
         name="sweep",
         roles=(Role("case", ("train",), Resources(1000, 0, 1), 1, (("A", "b"),)),),
         dimension=Dimension.GPUS,

@@ -49,6 +49,7 @@ def test_a_pod_with_all_that_kubernetes_can_do_is_one_task_of_its_size():
         anotherFieldOfTomorrow=True,
     )
     assert read(document) == spec(
+        kind="Pod",
         name="resnet",
         roles=(Role("train", ("--epochs", "3"), Resources(600, 4096, 1), 1),),
         dimension=Dimension.GPUS,

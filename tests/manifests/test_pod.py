@@ -26,6 +26,7 @@ def test_a_pod_is_a_job_of_one_task():
         priority=7,
     )
     assert read(document) == JobSpec(
+        kind="Pod",
         name="resnet",
         roles=(
             Role(

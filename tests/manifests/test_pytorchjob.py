@@ -19,6 +19,7 @@ def test_master_and_workers_are_one_gang_and_the_master_comes_first():
         runPolicy={"backoffLimit": "2", "activeDeadlineSeconds": 60, "cleanPodPolicy": "None"},
     )
     assert read(document) == JobSpec(
+        kind="PyTorchJob",
         name="llm",
         roles=(
             Role("master", ("lead",), Resources(1000, 0, 1), 1, (("A", "m"),)),

@@ -284,6 +284,12 @@ def test_only_where_no_worker_answers():
             "wait",
         ),
         (
+            Code.TASK_TROUBLE,
+            {"job": 7, "trouble": "pod train-0 keeps ending: begun again 3 times"},
+            "it runs, but not all of it: pod train-0 keeps ending: begun again 3 times",
+            "see what it did: swell logs 7; correct that and submit it again, or wait",
+        ),
+        (
             Code.WORKER_UNREACHABLE,
             {"node": "b", "silent_s": 75},
             "its machine b has not been heard of for 75 s; it may still run",
@@ -293,3 +299,50 @@ def test_only_where_no_worker_answers():
 )
 def test_recorded_reasons(code: Code, evidence: Evidence, message: str, following: str):
     assert explain_record(code, evidence) == Reason(code, message, evidence, following)
+
+
+# -- in the words that it was written in ---------------------------------------------------------------------
+
+AGAIN = "cancel it and submit it again with "
+
+
+@pytest.mark.parametrize(
+    ("what", "snapshot", "following"),
+    [
+        (
+            "one task is too large",
+            world(node("a", cpus=8, memory_gib=16, gpus=4), queued(1, cpus=12, memory_gib=32, gpus=8)),
+            AGAIN + "resources.requests of nvidia.com/gpu: 4, cpu: 8, memory: 16384Mi or less, or add a machine",
+        ),
+        (
+            "there is no GPU",
+            world(node("a"), queued(1, gpus=1)),
+            AGAIN + "no nvidia.com/gpu, or add a machine",
+        ),
+        (
+            "they are too many",
+            world(node("a", gpus=4), node("b", gpus=4), queued(1, gpus=1, tasks=10)),
+            AGAIN + "8 pods or less, or add a machine",
+        ),
+    ],
+)
+def test_what_an_object_of_kubernetes_asks_for_is_changed_in_its_manifest(
+    what: str, snapshot: Snapshot, following: str
+):
+    """It came by kubectl, and was told to use options of `swell run`."""
+    verdict = make_plan(snapshot).verdicts[1]
+    assert explain(snapshot, snapshot.jobs_by_id[1], verdict, "PyTorchJob").next == following, what
+
+
+@pytest.mark.parametrize(
+    ("code", "following"),
+    [
+        (Code.TIME_LIMIT, "give it more time (the annotation swell.dev/time)"),
+        (
+            Code.OUT_OF_MEMORY,
+            "give it more memory (resources.limits.memory), or see what it did: swell logs --rank 3 7",
+        ),
+    ],
+)
+def test_so_it_is_when_it_has_ended(code: Code, following: str):
+    assert explain_record(code, {"job": 7, "rank": 3}, "Pod").next == following

@@ -25,13 +25,7 @@ async def accept(
     digest: str = "",
 ) -> list[JobRecord]:
     """All or none, in the caller's name. Accepted means written to disk."""
-    if services.box is not None and caller.uid is None:
-        raise Denied(f"jobs run here as who submits them, and {caller.user!r} is nobody of this machine")
-    specs = [one.spec for one in manifests]
-    _refuse_priority(services, caller, specs)
-    if services.members is not None:
-        await services.members.refuse_creation(caller, manifests)
-    await refuse_what_cannot_be(services, manifests)
+    await refuse(services, caller, manifests)
     new = [NewJob(one.spec, caller.user, dict(env), caller.uid, _kept(services, one)) for one in manifests]
     accepted = services.controller.submit(
         new,
@@ -43,7 +37,17 @@ async def accept(
     return await asyncio.wrap_future(accepted)
 
 
-async def refuse_what_cannot_be(services: Services, manifests: list[Manifest]) -> None:
+async def refuse(services: Services, caller: Caller, manifests: list[Manifest]) -> None:
+    """What the caller may not submit, or nobody could run. Nothing is accepted, so a dry run asks the same."""
+    if services.box is not None and caller.uid is None:
+        raise Denied(f"jobs run here as who submits them, and {caller.user!r} is nobody of this machine")
+    _refuse_priority(services, caller, [one.spec for one in manifests])
+    if services.members is not None:  # before the server shows their objects to the API server, in its own name
+        await services.members.refuse_creation(caller, manifests)
+    await _refuse_what_cannot_be(services, manifests)
+
+
+async def _refuse_what_cannot_be(services: Services, manifests: list[Manifest]) -> None:
     """On a cluster its API server is asked; on a machine, whether one can run containers."""
     if services.cluster is not None:
         await asyncio.to_thread(services.try_out, manifests)

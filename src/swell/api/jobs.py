@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from swell.api.accept import accept, refuse_what_cannot_be
+from swell.api.accept import accept, refuse
 from swell.api.caller import Caller, Who
 from swell.api.documents import full_document, job_document
 from swell.api.find import find_job, find_one
@@ -45,7 +45,7 @@ def jobs_router(services: Services) -> APIRouter:
         classes = {} if services.cluster is None else await asyncio.to_thread(services.priority_classes)
         manifests = _read(services, body, lambda ref: find_job(store, caller, ref).id, classes)
         if body.dry_run:
-            await refuse_what_cannot_be(services, manifests)
+            await refuse(services, caller, manifests)
             return Json({"specs": [one.spec.to_document() for one in manifests]}, 200)
         key, digest = _key(caller, idempotency_key), _digest(body) if idempotency_key else ""
         accepted = await accept(services, caller, manifests, body.env, key=key, digest=digest)

@@ -41,11 +41,16 @@ def listing_router(services: Services) -> APIRouter:
             jobs, not_shown = services.store.listing(ended_since=since, owner=owner, limit=limit)
             listed = [_document(services, caller, job) for job in jobs]
             states = services.store.listed_counts(ended_since=since, owner=owner)
-            return Json({"jobs": listed, "not_shown": not_shown, "states": states})
+            of_others = 0 if owner is None or user is not None else _count(services, since) - sum(states.values())
+            return Json({"jobs": listed, "not_shown": not_shown, "states": states, "of_others": of_others})
 
         return await run_in_threadpool(read)
 
     return router
+
+
+def _count(services: Services, ended_since: float | None) -> int:
+    return sum(services.store.listed_counts(ended_since=ended_since).values())
 
 
 def _document(services: Services, caller: Caller, job: JobRecord) -> dict[str, Any]:

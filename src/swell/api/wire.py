@@ -111,6 +111,7 @@ class JobsOut(BaseModel):
     jobs: list[JobOut]
     not_shown: int = 0
     states: dict[str, int] = Field(description="how many there are in each state, with those not shown")
+    of_others: int = Field(default=0, description="how many `all_users` would add, where one's own were asked for")
 
 
 class ErrorBody(BaseModel):

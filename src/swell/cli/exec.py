@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from swell.state import StateFolder
 
 SHELL = "/bin/sh"
+PROBE = (SHELL, "-c", ":")
 EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126  # as a shell has it
 
 
@@ -34,14 +35,18 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
     swell exec train -- nvidia-smi
     swell exec train --rank 1 -- py-spy dump --pid 4711
 
-    Of a job in a container it is run in the container, of one on Kubernetes in its pod, with your kubectl. It ends
-    with the job at the latest, and exits with the command's code; a failure of Swell itself is 125.
+    Of a job in a container it is run in the container, of one on Kubernetes in its pod, with your kubectl; an image
+    without a shell needs a COMMAND that it has. It ends with the job at the latest, and exits with the command's
+    code; a failure of Swell itself is 125.
     """
     from swell.errors import Conflict
 
     place = client.place(job, rank=rank)
     if place["runtime"][:1] == ["kubectl"]:
-        return _become(_enter_pod(place, argv, _cluster(client.state)), dict(os.environ))
+        cluster = _cluster(client.state)
+        if not argv:
+            refuse_without_shell(job, _enter_pod(place, PROBE, cluster), dict(os.environ))
+        return _become(_enter_pod(place, argv, cluster), dict(os.environ))
     if client.is_elsewhere:
         raise Conflict(
             f"job {job} runs on {place['node']}, where {client.state} put it, and only there can it be entered; "
@@ -54,6 +59,8 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
     if place["container"] is not None:
         folder = place["runtime_folder"]
         known = {} if folder is None else {"XDG_RUNTIME_DIR": folder}
+        if not argv:
+            refuse_without_shell(job, _enter(place, PROBE), {**os.environ, **known})
         return _become(_enter(place, argv), {**os.environ, **known})
     environment, folder = _surroundings(place["pid"], job)
     os.chdir(folder)
@@ -64,6 +71,25 @@ def _enter_pod(place: dict[str, Any], argv: tuple[str, ...], cluster: list[str])
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     options = ["--stdin", "--tty"] if has_terminal else ["--stdin"]
     return [*place["runtime"], *cluster, "exec", *options, place["container"], "--", *(argv or (SHELL,))]
+
+
+def refuse_without_shell(job: str, enter: list[str], environment: dict[str, str]) -> None:
+    """Many images have none. Asked before: how a shell was left and that there is none look the same afterwards."""
+    import subprocess
+
+    from swell.errors import Conflict
+
+    options = [word for word in enter if word not in ("--tty", "--stdin", "--interactive")]
+    try:
+        done = subprocess.run(options, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError:
+        return  # whoever becomes it says what is wrong with it
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
+        raise Conflict(
+            f"{SHELL} cannot be run in the container of job {job}: {said}; "
+            f"if its image has no shell, name a program that it has: swell exec {job} -- PROGRAM"
+        )
 
 
 def _cluster(state: StateFolder | Remote) -> list[str]:

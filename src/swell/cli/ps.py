@@ -74,12 +74,20 @@ def _print(answer: dict[str, Any], output: str, *, of_all: bool) -> None:
         print_document(jobs, output)
     elif not jobs:
         print("no jobs; run one with: swell run -- COMMAND")
+        print(others_line(answer), end="")
     else:
         header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs, of_all=of_all)
         print_table(header, rows, states=header.index("STATE"))
         print(states_line(answer["states"]))
         if answer["not_shown"]:
             print(f"({answer['not_shown']} more; --limit N shows more, -o json all)")
+        print(others_line(answer), end="")
+
+
+def others_line(answer: dict[str, Any]) -> str:
+    """What came by kubectl is its namespace's: without a word, who administers the server would not know of it."""
+    count = answer.get("of_others", 0)  # a server of before does not say
+    return f"({count} job{'' if count == 1 else 's'} of others: swell ps --all-users)\n" if count else ""
 
 
 def states_line(states: dict[str, int]) -> str:

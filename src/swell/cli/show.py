@@ -21,7 +21,10 @@ TASKS_SHOWN = 8
 @output_option
 @with_client
 def command(client: Client, job: str, output: str) -> int:
-    """Everything about one job: what was asked, where it ran, what happened."""
+    """Everything about one job: what was asked, where it ran, what happened.
+
+    Of a command that is a whole script its first line; -o json has all of it.
+    """
     from swell.cli.printing import print_document
 
     document = client.show(job)
@@ -42,7 +45,7 @@ def _print(job: dict[str, Any]) -> None:
         "state": paint(job["state"], job["state"])
         + (f"   exit code {job['exit_code']}" if job["exit_code"] is not None else ""),
         "reason": why_text(job) or "-",
-        "command": shlex.join(role["command"]),
+        "command": command_line(role["command"]),
         "folder": spec["workdir"],
         **_container(spec.get("container")),
         "asks for": _asks(spec, role),
@@ -53,7 +56,7 @@ def _print(job: dict[str, Any]) -> None:
         "started": job["started_at"] or "-",
         "ended": job["ended_at"] or "-",
     }
-    say_lines(lines)
+    say_lines({name: text for name, text in lines.items() if text})
     _print_profile(job["training"])
     for attempt in job["attempts"]:
         print(f"\nattempt {attempt['number']}: width {attempt['width']}, {attempt['outcome'] or 'not ended'}")
@@ -66,6 +69,13 @@ def _print(job: dict[str, Any]) -> None:
         [event["at"], event["kind"], event["actor"], event_detail(event)] for event in job["events"][-EVENTS_SHOWN:]
     ]
     print_table(["AT", "EVENT", "BY", "DETAIL"], rows)
+
+
+def command_line(argv: list[str]) -> str:
+    """Of a script within it the first line; -o json has all of it."""
+    first, *others = shlex.join(argv).split("\n")
+    script = max(argv, key=lambda word: word.count("\n"), default="")
+    return f"{first} … ({len(script.strip().splitlines())} lines)" if others else first
 
 
 def _gpus(job: dict[str, Any]) -> dict[str, str]:

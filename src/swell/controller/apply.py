@@ -143,9 +143,10 @@ def carry_out(engine: Engine, effects: Iterable[Effect], generation: int) -> Non
     for effect in effects:
         if isinstance(effect, Stop):
             engine.stop(effect.attempt, effect.grace_s, generation)
-        else:
-            assert isinstance(effect, Forget)
+        elif isinstance(effect, Forget):
             engine.forget(effect.attempt)
+        else:
+            engine.discard(effect.job)
 
 
 def begin(

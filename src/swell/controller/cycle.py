@@ -211,10 +211,10 @@ class Controller:
         snapshot, plan = self._latest
         view = snapshot.jobs_by_id.get(job.id)
         if not is_waiting_code(job.reason_code, job.state):
-            return explain_record(job.reason_code, job.reason_evidence)
+            return explain_record(job.reason_code, job.reason_evidence, job.spec.kind)
         if view is None or job.id not in plan.verdicts:
             return NOT_YET_PLANNED
-        return explain(snapshot, view, plan.verdicts[job.id])
+        return explain(snapshot, view, plan.verdicts[job.id], job.spec.kind)
 
     def shortages(self) -> tuple[Shortage, ...] | None:
         """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""

@@ -18,6 +18,7 @@ from swell.model.launch import (
     CAUSE_MEMORY,
     CAUSE_NODE_LOST,
     CAUSE_NOT_PLACED,
+    CAUSE_POD_LOST,
     CAUSE_REBOOT,
     CAUSE_START,
     CAUSE_TIME_LIMIT,
@@ -32,6 +33,7 @@ IN_WORDS = {
     CAUSE_IMAGE: "the image of task {index} cannot be used: {problem}",
     CAUSE_MEMORY: "task {index} ran out of memory",
     CAUSE_NODE_LOST: "task {index} was lost on {node}: {problem}",
+    CAUSE_POD_LOST: "task {index} was lost on {node}: {problem}",
     CAUSE_NOT_PLACED: "task {index} could not be placed on {node}: {problem}",
 }
 
@@ -49,7 +51,7 @@ def why_to_stop(job: LiveJob) -> TaskSeen | None:
 def outcome_of_return(world: World, job: LiveJob, now: float) -> str | None:
     """How the attempt of a gang has ended, if the job comes back, and when; None: it has failed."""
     cause = job.failure.cause if job.failure is not None else ""
-    if survives_restart(job) or cause in (CAUSE_EVICTED, CAUSE_NODE_LOST):
+    if survives_restart(job) or cause in (CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_POD_LOST):
         return cause
     if cause == CAUSE_NOT_PLACED:
         _place_later(world, job, now)

@@ -89,7 +89,7 @@ def release(job_id: JobId, by: str) -> Intent[None]:
         job = _live(turn, job_id)
         if job.held_by is None:
             raise Conflict(f"job {job.id} is not held; it is {job.state}")
-        job.held_by = None
+        job.held_by, job.suspended = None, ""
         _note(turn, job, "Released", by)
 
     return intent

@@ -55,6 +55,7 @@ class LiveJob:
     problem: str = ""  #: why not, in the words of who refused
     used_s: float = 0.0  #: of attempts that have ended
     held_by: str | None = None  #: None: nobody asked that it wait
+    suspended: str = ""  #: its object, which somebody suspended and by that asked so; empty: nobody did
     wanted_width: int | None = None  #: None: the planner's choice
     queued_at: float = 0.0  #: when it last began to wait
     reserved_at: float | None = None  #: None: no room is being made for it
@@ -130,11 +131,6 @@ class LiveJob:
     @property
     def asked(self) -> Asked | None:
         return None if self.attempt is None else self.attempt.asked
-
-    @property
-    def devices(self) -> int:
-        """What it holds: GPUs, or tasks where it has none."""
-        return sum(slot.resources.gpus for slot in self.slots) or len(self.slots)
 
     @property
     def durable_at(self) -> float | None:

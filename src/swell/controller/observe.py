@@ -12,12 +12,13 @@ from swell.controller.endings import end_in_words, failure_reason, outcome_of_re
 from swell.controller.livejob import LiveJob
 from swell.controller.watching import failure_of, judge, note_use
 from swell.controller.world import World, task_record, with_slots
-from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, stop
-from swell.model.job import AttemptId, JobId, JobState
+from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, held_evidence, line_up, stop
+from swell.model.job import AttemptId, JobId, JobState, ResizeMode
 from swell.model.launch import Observation, RunSeen, TaskSeen
 from swell.model.reason import Code, Evidence
 from swell.store import Changes, EventRecord
 
+BY_KUBECTL = "kubectl"  # who asks of us what is done to objects behind our back
 HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
 
@@ -26,7 +27,14 @@ class Forget:
     attempt: AttemptId
 
 
-Effect = Stop | Forget
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """It was cancelled; what was made for it is of no use to anybody."""
+
+    job: JobId
+
+
+Effect = Stop | Forget | Discard
 
 
 def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[Effect]:
@@ -74,7 +82,7 @@ def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
         return False
     if run.tensorboard:
         job.tensorboard = run.tensorboard
-    is_news = note_use(job, run)
+    is_news = any([note_use(job, run), _note_suspension(job, run, changes)])
     if run.is_finished:
         job.finished_on.add(run.node)
         return True
@@ -88,6 +96,16 @@ def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
     return is_news
 
 
+def _note_suspension(job: LiveJob, run: RunSeen, changes: Changes) -> bool:
+    """Whoever suspends its object wants it to wait, and has ended its tasks by that; False when it is no news."""
+    if not run.suspended or job.suspended:
+        return False
+    job.suspended = run.suspended
+    job.held_by = job.held_by or BY_KUBECTL
+    changes.events.append(EventRecord("HoldRequested", job.id, BY_KUBECTL, detail={"object": run.suspended}))
+    return True
+
+
 def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Effect]:
     """The state that the facts imply."""
     if job.state in HOLDING and job.attempt is not None:
@@ -96,13 +114,14 @@ def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Ef
         return _go_on(world, job, changes, now)
     if job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
-    elif job.doomed_by is not None:
+        return [Discard(job.id)] if job.attempts else []
+    if job.doomed_by is not None:
         evidence: Evidence = {"after": job.doomed_by[0], "state": job.doomed_by[1]}
         end(world, job, changes, now, JobState.CANCELLED, Code.DEPENDENCY_FAILED, evidence)
     elif job.held_by is not None and job.state is JobState.QUEUED:
         job.state, job.reason = JobState.HELD, Code.HELD
         job.drop_reservation()
-        job.evidence = {"by": job.held_by, "job": job.id}
+        job.evidence = held_evidence(job)
         job.write(changes)
         changes.events.append(EventRecord("Held", job.id, job.held_by))
     elif job.held_by is None and job.state is JobState.HELD:
@@ -129,6 +148,9 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
             hasten(job, changes, now)
         elif (task := why_to_stop(job)) is not None:
             effects += stop(job, changes, end_in_words(task), None)
+        elif job.suspended:
+            cause = f"its {job.suspended} was suspended by somebody else"
+            effects += ask(world, job, changes, now, width=0, when=ResizeMode.IMMEDIATE, cause=cause)
         elif job.held_by is not None:
             effects += ask(world, job, changes, now, width=0, when=job.mode, cause=f"held by {job.held_by}")
         else:
@@ -159,6 +181,7 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
         end(world, job, changes, now, JobState.SUCCEEDED, None, {})
     elif job.cancel_by is not None:
         end(world, job, changes, now, JobState.CANCELLED, Code.CANCELLED, {"by": job.cancel_by})
+        return [Forget(attempt), Discard(job.id)]
     elif job.deleted is not None:
         evidence: Evidence = {"job": job.id, "object": job.deleted.problem}
         end(world, job, changes, now, JobState.CANCELLED, Code.OBJECT_DELETED, evidence)
@@ -167,9 +190,9 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
     elif job.shape.is_array and job.unfinished > 0:
         _line_up_again(job, changes, now)
     elif is_yielded:
-        come_back(job, changes, now, "yielded")
+        come_back(world, job, changes, now, "yielded")
     elif not job.shape.is_array and (outcome := outcome_of_return(world, job, heard_at)) is not None:
-        come_back(job, changes, now, outcome)
+        come_back(world, job, changes, now, outcome)
     else:
         assert job.failure is not None, f"job {job.id} ended without success and without a failed task"
         end(world, job, changes, now, JobState.FAILED, *failure_reason(job, job.failure))
@@ -186,7 +209,7 @@ def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
     job.begun_now.clear()
     job.finished_on.clear()
     job.gpu = {}
-    job.state, job.reason, job.evidence, job.queued_at = JobState.QUEUED, Code.NOT_YET_PLANNED, {}, now
+    line_up(job, now)
     job.write(changes)
     changes.events.append(EventRecord("Yielded", job.id, detail={"attempt": job.attempts, "left": job.unfinished}))
 
@@ -232,18 +255,30 @@ def _let_follow(world: World, ended: JobId, state: JobState) -> None:
 
 
 def _note_trouble(world: World, runs: tuple[RunSeen, ...], changes: Changes) -> None:
-    """What keeps a job from starting is part of its reason; told again, it is no news."""
+    """What keeps a job from starting, or from going on, is part of its reason; told again, it is no news."""
     told: dict[JobId, list[str]] = {}
     for run in runs:
         job = _present(world, run.attempt)
-        if job is not None and job.state is JobState.STARTING:
+        if job is not None and job.state in (JobState.STARTING, JobState.RUNNING):
             told.setdefault(job.id, []).extend([run.trouble] if run.trouble else [])
     for job_id, troubles in told.items():
         job, trouble = world.jobs[job_id], "; ".join(dict.fromkeys(troubles))
-        if trouble != job.evidence.get("trouble", ""):
+        if trouble == job.evidence.get("trouble", "") or job.reason is Code.WORKER_UNREACHABLE:
+            continue
+        if job.state is JobState.STARTING:
             job.evidence = {"nodes": ", ".join(job.nodes)}
             job.evidence |= {"trouble": trouble} if trouble else {}
-            job.write(changes)
+        else:
+            _note_trouble_of_running(job, trouble, changes)
+        job.write(changes)
+
+
+def _note_trouble_of_running(job: LiveJob, trouble: str, changes: Changes) -> None:
+    """Numbers in it go on changing; an Event is worth only that it began."""
+    if trouble and job.reason is None:
+        changes.events.append(EventRecord("TaskTrouble", job.id, detail={"trouble": trouble}))
+    job.reason = Code.TASK_TROUBLE if trouble else None
+    job.evidence = {"job": job.id, "trouble": trouble} if trouble else {}
 
 
 def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) -> None:
@@ -255,7 +290,7 @@ def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) ->
         if job.state is not JobState.RUNNING:
             continue
         lost = next((slot.node for slot in job.slots if slot.node in silent_s), None)
-        if (lost is None) == (job.reason is None):
+        if (lost is not None) == (job.reason is Code.WORKER_UNREACHABLE):
             continue
         job.reason = None if lost is None else Code.WORKER_UNREACHABLE
         job.evidence = {} if lost is None else {"node": lost, "silent_s": round(silent_s[lost])}

@@ -23,8 +23,9 @@ from swell.model.launch import (
     CAUSE_STOPPED,
     CAUSE_TIME_LIMIT,
 )
-from swell.model.reason import Code
+from swell.model.reason import Code, Evidence
 from swell.model.training import Asked, Checkpoint
+from swell.model.usage import gpu_seconds
 from swell.store import Changes, EventRecord
 from swell.throughput import predict
 
@@ -207,15 +208,15 @@ def survives_restart(job: LiveJob) -> bool:
     return job.mode is ResizeMode.IMMEDIATE or (job.training is not None and job.training.checkpoint is not None)
 
 
-def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> None:
+def come_back(world: World, job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> None:
     """The attempt is over, the job is not: it lines up again, or is held."""
     assert job.attempt is not None
     asked, attempt = job.asked, job.attempt
     _count_what_was_saved_last(job, ended_at)
     lost_s = lost_time_s(job, ended_at)
-    lost = job.devices * lost_s
+    lost = gpu_seconds(job.slots, world.gpus, lost_s)
     job.lost_gpu_seconds += lost
-    job.wound_down_s = max(0.0, ended_at - (job.durable_at or ended_at)) if not lost else 0.0
+    job.wound_down_s = max(0.0, ended_at - (job.durable_at or ended_at)) if not lost_s else 0.0
     job.used_s += max(0.0, ended_at - (attempt.started_at or ended_at))
     if asked is not None and outcome == "yielded":
         job.resizes += asked.width > 0
@@ -224,10 +225,7 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     job.set_attempt(replace(attempt, slots=(), ended_at=ended_at, outcome=outcome, lost_s=lost_s), changes)
     number, failure = job.attempts, job.failure
     job.start_over()
-    job.state = JobState.HELD if job.held_by else JobState.QUEUED
-    job.reason = Code.HELD if job.held_by else Code.NOT_YET_PLANNED
-    job.queued_at = ended_at
-    job.evidence = {"by": job.held_by, "job": job.id} if job.held_by else {}
+    line_up(job, ended_at)
     job.write(changes)
     detail: dict[str, object] = {"attempt": number, "width": attempt.width, "outcome": outcome}
     detail |= {"lost_gpu_seconds": round(lost, 3)}
@@ -238,6 +236,19 @@ def come_back(job: LiveJob, changes: Changes, ended_at: float, outcome: str) -> 
     if failure is not None and failure.problem:
         detail |= {"problem": failure.problem}
     changes.events.append(EventRecord("Yielded" if outcome == "yielded" else "Retrying", job.id, detail=detail))
+
+
+def line_up(job: LiveJob, now: float) -> None:
+    """Without an attempt: it waits, or is held."""
+    job.state = JobState.HELD if job.held_by else JobState.QUEUED
+    job.reason = Code.HELD if job.held_by else Code.NOT_YET_PLANNED
+    job.evidence = held_evidence(job) if job.held_by else {}
+    job.queued_at = now
+
+
+def held_evidence(job: LiveJob) -> Evidence:
+    evidence: Evidence = {"by": job.held_by, "job": job.id}
+    return {**evidence, "object": job.suspended} if job.suspended else evidence
 
 
 def _count_what_was_saved_last(job: LiveJob, ended_at: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, JobId
 from swell.model.launch import Launch, Observation
 
 
@@ -26,6 +26,9 @@ class Engine(Protocol):
 
     def forget(self, attempt: AttemptId) -> None:
         """Its end is recorded; nothing of it needs to be watched any more."""
+
+    def discard(self, job: JobId) -> None:
+        """It was cancelled: what was made for it elsewhere may go, but for its logs."""
 
     def erase(self, attempt: AttemptId) -> None:
         """Its logs may go."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import yaml
@@ -94,7 +95,8 @@ def read_document(document: Any, context: Context) -> JobSpec:
         good = [f"apiVersion: {version}, kind: {kind}" for version, kind in READERS]
         asked = f"apiVersion: {shorten(str(version))}, kind: {shorten(str(kind))}"
         raise Rejected(f"nothing here can run {asked!r}{did_you_mean(asked, good)}")
-    return reader(document, context)
+    spec = reader(document, context)
+    return spec if is_native(document) else replace(spec, kind=str(kind))
 
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

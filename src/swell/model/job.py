@@ -171,6 +171,7 @@ class JobSpec:
     is_held: bool = False  #: from the start, until somebody releases it
     pod_group: str | None = None  #: the name of a group of pods that start together; None: nobody named one
     notes: tuple[str, ...] = ()  #: what the manifest asks for without effect, in words
+    kind: str = ""  #: of the object it was written as: Pod, PyTorchJob …; empty: in our own notation
 
     @property
     def tasks_total(self) -> int:
@@ -216,6 +217,7 @@ class JobSpec:
             "is_held": self.is_held,
             "pod_group": self.pod_group,
             "notes": list(self.notes),
+            "kind": self.kind,
         }
 
     @classmethod

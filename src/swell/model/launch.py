@@ -138,11 +138,12 @@ CAUSE_KEEPER = "keeper-lost"
 CAUSE_MEMORY = "out-of-memory"  # its container was killed for using more memory than its limit
 CAUSE_IMAGE = "image"  # its image cannot be pulled or started
 CAUSE_EVICTED = "evicted"  # its node needed the room, or is being emptied
-CAUSE_NODE_LOST = "node-lost"  # its node or its pod is gone
+CAUSE_NODE_LOST = "node-lost"  # its node is gone, or not ready
+CAUSE_POD_LOST = "pod-lost"  # its pod was deleted behind our back
 CAUSE_NOT_PLACED = "not-placed"  # it could not be bound, or its node refused it before it ran
 CAUSE_DELETED = "deleted"  # somebody else deleted its object
 MAY_NOT_HAVE_RUN = frozenset(
-    {CAUSE_STOPPED, CAUSE_IMAGE, CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_NOT_PLACED, CAUSE_DELETED}
+    {CAUSE_STOPPED, CAUSE_IMAGE, CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_POD_LOST, CAUSE_NOT_PLACED, CAUSE_DELETED}
 )
 
 
@@ -167,7 +168,8 @@ class RunSeen:
     is_finished: bool  #: nothing alive, nothing more will begin, every end has been reported
     tensorboard: str = ""  #: where it can be looked at; empty: nowhere
     gpu: GpuSeen | None = None  #: None: not measured
-    trouble: str = ""  #: what keeps it from starting, in words; empty: nothing, or nobody knows
+    trouble: str = ""  #: what keeps it from starting or going on, in words; empty: nothing, or nobody knows
+    suspended: str = ""  #: the kind and name of its object that somebody else has suspended; empty: nobody has
 
 
 @dataclass(frozen=True, slots=True)

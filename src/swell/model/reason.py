@@ -1,7 +1,8 @@
 """Why is a job not running? One dominant reason, from this fixed list, in this order.
 
 When several are true the one that stands first here is told: it is the one that must change before the
-others matter. A running or succeeded job has no reason. docs/reasons.md repeats the table for users.
+others matter. A succeeded job has no reason, and a running one only when something is wrong. docs/reasons.md repeats
+the table for users.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Code(StrEnum):
     # it holds room
     STOPPING = "Stopping"  # asked to stop, still winding down
     WORKER_UNREACHABLE = "WorkerUnreachable"  # its machine has not been heard of
+    TASK_TROUBLE = "TaskTrouble"  # it runs, but a task of it keeps ending, or does not start again
     STARTING = "Starting"  # room is given, its processes are being started
     # it waits
     HELD = "Held"  # somebody asked that it wait

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from swell.model.plan import JobView, Snapshot, Verdict
 from swell.model.reason import Evidence
 from swell.model.resources import NOTHING, Resources
+from swell.planner.asking import Asking
 from swell.planner.facts import Facts, facts
 from swell.planner.fit import Groups
 from swell.planner.room import size
@@ -23,6 +24,7 @@ class Case:
     snapshot: Snapshot
     job: JobView
     verdict: Verdict
+    asking: Asking
 
     @property
     def groups(self) -> Groups:

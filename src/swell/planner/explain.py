@@ -13,6 +13,7 @@ from swell.model.job import JobId, JobState
 from swell.model.plan import ENDLESS, JobView, Snapshot, Standing, Verdict
 from swell.model.reason import Code, Evidence, Reason
 from swell.planner.allow import counted
+from swell.planner.asking import asking
 from swell.planner.case import NAMES_SHOWN_MAX, Case, nearest
 from swell.planner.rank import gpus_of
 from swell.planner.unsuitable import cannot_run_here, no_suitable_node
@@ -22,9 +23,9 @@ NOT_YET_PLANNED = Reason(
 )
 
 
-def explain(snapshot: Snapshot, job: JobView, verdict: Verdict) -> Reason:
-    """The reason of a job that waits."""
-    reason = WAITING[verdict.code](Case(snapshot, job, verdict))
+def explain(snapshot: Snapshot, job: JobView, verdict: Verdict, kind: str = "") -> Reason:
+    """The reason of a job that waits. `kind`: of the object it was written as; empty: in our own notation."""
+    reason = WAITING[verdict.code](Case(snapshot, job, verdict, asking(kind)))
     if not job.problem:
         return reason
     message = f"{reason.message}; the last time it could not be placed: {job.problem}"
@@ -83,7 +84,7 @@ def _waiting_in_line(case: Case) -> Reason:
     )
     following = "nothing to do: its turn comes"
     if case.job.shape.time_limit_s is None:
-        following = "give it a time limit (--time): a job that is sure to end in time may go first"
+        following = f"give it a time limit ({case.asking.more_time}): a job that is sure to end in time may go first"
     return Reason(Code.WAITING_IN_LINE, message, case.evidence() | {"behind": behind}, following)
 
 
@@ -97,7 +98,8 @@ def _user_limit(case: Case) -> Reason:
     evidence |= {"running": len(mine), "running_max": standing.running_max}
     if standing.gpus_max is not None and wants > standing.gpus_max:
         message = f"it wants {case.wants}, but {user} may hold at most {standing.gpus_max} GPUs; waiting will not help"
-        return Reason(Code.USER_LIMIT, message, evidence, f"submit it again with --gpus {standing.gpus_max} or less")
+        following = f"submit it again with {case.asking.fewer_gpus(standing.gpus_max)}"
+        return Reason(Code.USER_LIMIT, message, evidence, following)
     held = [f"{gpus:g} of at most {standing.gpus_max} GPUs"] if standing.gpus_max is not None else []
     held += [f"{len(mine)} of at most {standing.running_max} running jobs"] if standing.running_max is not None else []
     message = f"it wants {case.wants}; {user} holds {' and '.join(held)}"

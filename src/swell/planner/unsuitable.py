@@ -56,18 +56,9 @@ def _memory_not_known(case: Case, nodes: list[str], evidence: Evidence) -> Reaso
 
 def _too_large(case: Case, largest: Resources) -> tuple[str, str] | None:
     """One task alone does not fit; None when it does."""
-    lower = []
-    if case.task.gpus > largest.gpus:
-        lower.append(f"--gpus {largest.gpus}")
-    if case.task.cpus_milli > largest.cpus_milli:
-        lower.append(f"--cpus {largest.cpus_milli / 1000:g}")
-    if case.task.memory_mib > largest.memory_mib:
-        lower.append(f"--memory {largest.memory_mib}MiB")
-    if case.task.gpu_memory_mib > largest.gpu_memory_mib:
-        lower.append(f"--gpu-memory {largest.gpu_memory_mib}MiB")
+    less = case.asking.less(case.task, largest)
     where = "this machine has" if case.is_one_machine else "the node that comes nearest has"
-    less = "no --gpus" if lower == ["--gpus 0"] else f"{' '.join(lower)} or less"
-    return (f"{where} {largest.as_far_as(case.task)}", less) if lower else None
+    return (f"{where} {largest.as_far_as(case.task)}", less) if less else None
 
 
 def _too_many(case: Case) -> tuple[str, str]:
@@ -77,7 +68,7 @@ def _too_many(case: Case) -> tuple[str, str]:
         return f"they do not all fit {where}", "fewer or smaller tasks"
     room = Room.of(case.snapshot.nodes)
     fitting = sum(room.copies(node, case.task) for node in room.nodes)
-    return f"only {tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", f"--tasks {fitting} or less"
+    return f"only {tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", case.asking.fewer(fitting)
 
 
 def no_suitable_node(case: Case) -> Reason:

@@ -80,7 +80,6 @@ def make_pod(rank: int = 0, **changes: Any) -> PodSeen:
         "started_at": None,
         "waiting": "",
         "ended": None,
-        "restarts": 0,
     }
     return PodSeen(**{**given, **changes})
 

@@ -129,6 +129,44 @@ def test_an_object_that_is_deleted_is_the_end_of_its_job(cluster: Cluster, drive
     assert drive.ends(FIRST) == dict.fromkeys((0, 1, 2), (None, "deleted"))
 
 
+def test_an_object_that_somebody_suspends_is_told_and_its_next_attempt_resumes_it(
+    cluster: Cluster, drive: Drive
+) -> None:
+    places = {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 1), 2: ("kwok-1", 1, 1)}
+    drive.start(FIRST, training(), places, roles=2)
+    drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+    cluster.api.patch(f"{PYTORCHJOBS}/train", {"spec": {"runPolicy": {"suspend": True}}})
+    drive.until(lambda: {run.suspended for run in drive.runs.values()} == {"PyTorchJob default/train"})
+    assert drive.ends(FIRST) == {}
+    drive.engine.stop(FIRST, 5.0, 2)
+    drive.until(lambda: drive.is_finished(FIRST))
+    assert drive.ends(FIRST) == dict.fromkeys((0, 1, 2), (None, "stopped"))
+    drive.engine.forget(FIRST)
+
+    drive.start(SECOND, training(), places, roles=2)
+    drive.until(lambda: drive.running(SECOND) == [0, 1, 2])
+    assert {run.suspended for (attempt, _), run in drive.runs.items() if attempt == SECOND} <= {""}
+
+
+def test_what_was_made_for_a_job_goes_when_it_is_cancelled_and_not_what_came_by_kubectl(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    places = {0: ("kwok-0", 1, 0), 1: ("kwok-0", 1, 1), 2: ("kwok-1", 1, 1)}
+    theirs = cluster.api.create(PYTORCHJOBS, {**training(), "metadata": {"name": "theirs"}})
+    other = AttemptId(2, 1)
+    with Drive(cluster.kubeconfig, tmp_path, store=uuid.uuid4().hex, cancelled_kept_s=0.0) as drive:
+        drive.start(FIRST, training(), places, roles=2)
+        drive.start(other, theirs, {0: ("kwok-2", 1, 0), 1: ("kwok-2", 1, 1), 2: ("kwok-3", 1, 1)}, roles=2)
+        drive.until(lambda: drive.running(FIRST) == [0, 1, 2])
+        for attempt in (FIRST, other):
+            drive.engine.stop(attempt, 5.0, 2)
+            drive.until(lambda one=attempt: drive.is_finished(one))  # type: ignore[misc]
+            drive.engine.forget(attempt)
+            drive.engine.discard(attempt.job)
+        cluster.api.until(PYTORCHJOBS, lambda found: found.keys() == {"theirs"})
+    cluster.api.delete(f"{PYTORCHJOBS}/theirs")
+
+
 def test_the_indices_of_a_job_run_in_the_lanes_it_has(cluster: Cluster, drive: Drive) -> None:
     document = job("array", "true", count=6, on=ON_KWOK, gpus=1, annotations={"sim/run-for": "1s"})
     drive.start(FIRST, document, {0: ("kwok-0", 1, 0), 1: ("kwok-1", 1, 0)}, array="0-5")
@@ -162,7 +200,7 @@ def test_pods_of_ours_that_are_deleted_are_lost_and_come_back_with_the_next_atte
     drive.until(lambda: drive.running(FIRST) == [0])
     cluster.api.delete(f"{PODS}/solo")
     drive.until(lambda: drive.is_finished(FIRST))
-    assert drive.ends(FIRST) == {0: (None, "node-lost")}
+    assert drive.ends(FIRST) == {0: (None, "pod-lost")}
     drive.engine.forget(FIRST)
 
     drive.start(SECOND, document, {0: ("kwok-1", 0, 0)})

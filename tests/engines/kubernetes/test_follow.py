@@ -21,7 +21,7 @@ from engines.kubernetes.pieces import (
 )
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.objects import Group, Verdict
-from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen
+from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen, Restarted
 from swell.engines.kubernetes.sheet import Followed
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
 from swell.model.launch import TaskSeen
@@ -153,6 +153,19 @@ def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
             ),
         ),
         (
+            "somebody else has suspended it, and its pods end",
+            BEGUN,
+            make_seen(make_object(is_suspended=True), running(0, is_deleting=True)),
+            Followed((alive(0),), suspended="PyTorchJob team/train"),
+        ),
+        ("we have not resumed it yet", WANTED, make_seen(make_object(is_suspended=True)), Followed()),
+        (
+            "somebody has suspended it when it had succeeded",
+            BEGUN,
+            make_seen(make_object(is_suspended=True, verdict=SUCCEEDED)),
+            Followed((over(0, 995.0, 0, started_at=NOW), over(1, 995.0, 0, started_at=NOW)), is_finished=True),
+        ),
+        (
             "the node of one that must be bound again is gone",
             BEGUN,
             replace(make_seen(make_object(), running(0), make_pod(1)), present=frozenset({"n1"})),
@@ -216,7 +229,13 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             "one was killed because somebody deletes it; a kubelet shows that before it is gone",
             BEGUN,
             make_seen(None, running(0), ended(1, 137, "Error", is_deleting=True)),
-            Followed((alive(0), over(1, 990.0, None, "node-lost", "its pod was deleted"))),
+            Followed((alive(0), over(1, 990.0, None, "pod-lost", "somebody has deleted its pod"))),
+        ),
+        (
+            "one was killed on a node that is being removed",
+            BEGUN,
+            replace(make_seen(None, running(0), ended(1, 137, "Error", is_deleting=True)), present=frozenset({"n1"})),
+            Followed((alive(0), over(1, 990.0, None, "node-lost", "node n2 is gone, or not ready"))),
         ),
         (
             "one did its work although somebody deletes it",
@@ -228,7 +247,13 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             "one is gone",
             BEGUN,
             make_seen(None, running(0)),
-            Followed((alive(0), never(1, "node-lost", "its pod is gone"))),
+            Followed((alive(0), never(1, "pod-lost", "somebody has deleted its pod"))),
+        ),
+        (
+            "one is gone with its node",
+            BEGUN,
+            replace(make_seen(None, running(0)), present=frozenset({"n1"})),
+            Followed((alive(0), never(1, "node-lost", "node n2 is gone, or not ready"))),
         ),
         (
             "stopped: one left with 0, the other was killed",
@@ -408,6 +433,12 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             ),
         ),
         (
+            "somebody else has suspended it",
+            ARRAY,
+            make_seen(replace(JOB, is_suspended=True), ended(0)),
+            Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), left=9, suspended="Job team/train"),
+        ),
+        (
             "somebody has deleted it: which of them had ended before is told already",
             replace(ARRAY, indices="0-1"),
             make_seen(None),
@@ -423,3 +454,34 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
 )
 def test_an_array(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
     assert follow(wanted, seen, Memory(), NOW, has_object=True) == followed, what
+
+
+BACK_OFF = "CrashLoopBackOff: back-off 40s restarting failed container"
+ONCE = "pod train-worker-0 keeps ending: begun again once, the last time after exit code 1"
+THRICE = "pod train-worker-0 keeps ending: begun again 3 times, the last time after exit code "
+
+
+@pytest.mark.parametrize(
+    ("what", "pod", "trouble"),
+    [
+        ("it was begun again, and runs", running(0, restarted=Restarted(1, 1, "Error", 990.0)), ""),
+        ("and has ended once more", running(0, waiting=BACK_OFF, restarted=Restarted(1, 1, "Error", None)), ONCE),
+        ("it waits to be begun", running(0, waiting=BACK_OFF, restarted=Restarted(3, 1, "Error", None)), f"{THRICE}1"),
+        ("it was begun a moment ago", running(0, restarted=Restarted(3, 1, "Error", 990.0)), f"{THRICE}1"),
+        (
+            "it needs more memory than it may have",
+            running(0, restarted=Restarted(3, 137, "OOMKilled", None)),
+            f"{THRICE}137 (OOMKilled)",
+        ),
+        (
+            "it did its work, and is made to do it again",
+            running(0, restarted=Restarted(3, 0, "Completed", None)),
+            f"{THRICE}0",
+        ),
+        ("it has run for ten minutes since", running(0, restarted=Restarted(3, 1, "Error", 399.0)), ""),
+        ("it has ended for good", ended(0, 1, restarted=Restarted(3, 1, "Error", None)), ""),
+    ],
+)
+def test_a_pod_that_keeps_ending_is_trouble_although_it_runs(what: str, pod: PodSeen, trouble: str) -> None:
+    found = follow(BEGUN, make_seen(make_object(), pod, running(1)), Memory(), NOW, has_object=True)
+    assert found == Followed((alive(0), alive(1)), trouble=trouble), what

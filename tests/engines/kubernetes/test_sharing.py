@@ -89,6 +89,7 @@ def test_two_jobs_share_a_gpu_and_a_third_has_the_other_one_whole(real: Cluster,
     assert {seen[0], seen[2]} == {f"GPU-{NODE}-0", f"GPU-{NODE}-1"}
     notes = pods(real)["share-2"]["metadata"]["annotations"]
     assert (notes[DEVICE], notes[NUMBER]) == (seen[0], "gpu-0")
+    assert real.api.kubectl("exec", "share-2", "--", "sh", "-c", "echo $RESERVED_MEM").strip() == "6144"
     assert drive.nodes[NODE].devices == devices()
 
     for attempt in (one, two, three):

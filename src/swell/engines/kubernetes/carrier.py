@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.hands import Hands
 from swell.engines.kubernetes.lease import NotHeld
+from swell.engines.kubernetes.leftovers import Leftovers
 from swell.engines.kubernetes.life import Life, logs_of
 from swell.engines.kubernetes.lives import Lives
 from swell.engines.kubernetes.logs import LogKeeper
@@ -45,6 +46,7 @@ class Carrier(threading.Thread):
         sight: Sight,
         hands: Hands,
         reservations: Reservations,
+        leftovers: Leftovers,
         logs: LogKeeper,
         *,
         guard: Callable[[], None],
@@ -59,6 +61,7 @@ class Carrier(threading.Thread):
         self._sight = sight
         self._hands = hands
         self._reservations = reservations
+        self._leftovers = leftovers
         self._logs = logs
         self._guard = guard  #: raises where another server may be acting
         self._wake = wake  #: the controller should look
@@ -111,6 +114,7 @@ class Carrier(threading.Thread):
             if life is not None:
                 calls += self._calls(life, nodes)
         calls += self._reservations.calls(self._lives.sharing(), nodes)
+        calls += self._leftovers.calls(self._lives.is_active, self._monotonic())
         if calls:
             self._port.gather(calls)
         return is_rest or bool(calls)

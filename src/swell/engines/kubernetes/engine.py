@@ -15,6 +15,7 @@ from swell.engines.kubernetes.carrier import Carrier
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.hands import Hands
+from swell.engines.kubernetes.leftovers import KEPT_S, Leftovers
 from swell.engines.kubernetes.life import Life, differs, logs_of, make_run
 from swell.engines.kubernetes.lives import Lives
 from swell.engines.kubernetes.logs import LogKeeper
@@ -24,11 +25,9 @@ from swell.engines.kubernetes.picture import JOB, RESERVATION, STORE, NodeSeen, 
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reserving import Reservations
-from swell.engines.kubernetes.resources import PODS, Resource
 from swell.engines.kubernetes.sight import Sight
 from swell.engines.kubernetes.wanted import Seen, Wanted
 from swell.engines.logfolder import LogFolder
-from swell.errors import SwellError
 from swell.model.cluster import NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen
@@ -54,6 +53,7 @@ class KubernetesEngine:
         namespace: str,
         wake: Callable[[], None],
         reservation_image: str = IMAGE,
+        cancelled_kept_s: float = KEPT_S,
         guard: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -87,6 +87,7 @@ class KubernetesEngine:
             is_active=self._lives.is_active,
             runtime_class=reservations.runtime_class,
         )
+        self._leftovers = Leftovers(port, self.cluster, store, guard, cancelled_kept_s)
         self._offers = Offers(self.cluster, self._lives, reservations)
         self._sight = Sight(self.cluster, store, hands.namespace)
         self._carrier = Carrier(
@@ -96,6 +97,7 @@ class KubernetesEngine:
             self._sight,
             hands,
             reservations,
+            self._leftovers,
             logs,
             guard=guard,
             wake=wake,
@@ -126,16 +128,10 @@ class KubernetesEngine:
     def erase(self, attempt: AttemptId) -> None:
         """Its logs, and what is left of its job in the cluster."""
         self._kept.erase(attempt)
-        key = self._store, str(attempt.job)
-        found = self.cluster.objects_of_job(key)
-        leftovers: list[tuple[Resource, ObjectSeen | PodSeen]] = []
-        leftovers += [(self.cluster.resources[one.kind], one) for one in found]
-        leftovers += [(PODS, pod) for pod in self.cluster.pods_of_job(key) if pod.owner is None]
-        for resource, one in leftovers:
-            try:
-                self._port.delete(resource, one.name, one.namespace, propagation="Background", uid=one.uid)
-            except SwellError as error:
-                log.warning("%s %s/%s is left behind: %s", resource, one.namespace, one.name, error)
+        self._leftovers.remove(attempt.job)
+
+    def discard(self, job: int) -> None:
+        self._leftovers.add(job, self._monotonic())
 
     def log_size(self, attempt: AttemptId, index: int) -> int | None:
         return self._kept.size(attempt, index)
@@ -175,6 +171,8 @@ class KubernetesEngine:
         if found.is_finished and not self._has_all_logs(life, seen, nodes):
             found = replace(found, is_finished=False)
             self._lives.again(life)
+        if found.trouble and wanted.has_begun:
+            self._lives.tell(life)  # that it is over is seen by time alone
         if life.run is None or differs(life.run, found):
             life.run = found
             runs += [make_run(life.wanted, found, node) for node in wanted.nodes]

@@ -19,6 +19,7 @@ from swell.model.launch import (
     CAUSE_IMAGE,
     CAUSE_NODE_LOST,
     CAUSE_NOT_PLACED,
+    CAUSE_POD_LOST,
     CAUSE_STOPPED,
     CAUSE_TIME_LIMIT,
     TaskSeen,
@@ -53,7 +54,7 @@ def follow(
     is_still = not sheet.alive and not sheet.may_make_pods
     if wanted.is_stopping and is_still:
         tasks = (*tasks, *(_left_behind(sheet, rank) for rank in sorted(set(wanted.places) - ended)))
-    return Followed(tasks, is_over and is_still, sheet.trouble)
+    return Followed(tasks, is_over and is_still, sheet.trouble, suspended=sheet.suspended)
 
 
 def _left_behind(sheet: Sheet, rank: int) -> TaskSeen:
@@ -101,7 +102,7 @@ def _member(sheet: Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         return _gone(sheet, rank)
     if not pod.node and wanted.places[rank].node not in sheet.seen.present and not wanted.is_stopping:
         cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
-        return sheet.end(rank, pod, cause, f"node {wanted.places[rank].node} is gone, or not ready")
+        return sheet.end(rank, pod, cause, _lost_node(wanted.places[rank].node))
     if pod.ended is not None:
         said = f"{pod.ended.reason}: {pod.ended.message}"
         if refused := refusal(pod, said):
@@ -128,13 +129,25 @@ def _gone(sheet: Sheet, rank: int) -> TaskSeen | None:
     is_lost = rank in sheet.memory.met or sheet.wanted.has_begun
     if not sheet.is_ours:
         return sheet.end(rank, None, CAUSE_DELETED, "Pod") if is_lost or not sheet.remakes else None
-    return sheet.end(rank, None, CAUSE_NODE_LOST, "its pod is gone") if is_lost else None
+    return sheet.end(rank, None, *_who_took(sheet, rank)) if is_lost else None
 
 
 def _taken_away(sheet: Sheet, rank: int, pod: PodSeen) -> TaskSeen:
     """Somebody deletes it: the code is that of being killed, and no failure of its own."""
-    cause, problem = (CAUSE_NODE_LOST, "its pod was deleted") if sheet.is_ours else (CAUSE_DELETED, "Pod")
+    cause, problem = _who_took(sheet, rank) if sheet.is_ours else (CAUSE_DELETED, "Pod")
     return sheet.end(rank, pod, cause, problem)
+
+
+def _who_took(sheet: Sheet, rank: int) -> tuple[str, str]:
+    """A pod of ours: pods go with their node, and from one that is there somebody has deleted it."""
+    node = sheet.wanted.places[rank].node
+    if node in sheet.seen.present:
+        return CAUSE_POD_LOST, "somebody has deleted its pod"
+    return CAUSE_NODE_LOST, _lost_node(node)
+
+
+def _lost_node(node: str) -> str:
+    return f"node {node} is gone, or not ready"
 
 
 def _judged(sheet: Sheet, verdict: Verdict) -> Iterator[TaskSeen]:

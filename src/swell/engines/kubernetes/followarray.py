@@ -36,7 +36,7 @@ def follow_array(sheet: Sheet) -> Followed:
     not_begun = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
     in_use = tuple(sorted(lanes.values()))
     is_over = verdict is not None or wanted.is_stopping
-    return Followed(tuple(tasks), is_over and is_still, sheet.trouble, in_use, max(0, not_begun))
+    return Followed(tuple(tasks), is_over and is_still, sheet.trouble, in_use, max(0, not_begun), sheet.suspended)
 
 
 def _is_begun(rank: int, pod: PodSeen, given_up: IndexSet | tuple[()]) -> bool:

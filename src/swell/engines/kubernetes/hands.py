@@ -16,7 +16,7 @@ from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
-from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, STORE, PodSeen
+from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, SHARE_MIB, STORE, PodSeen
 from swell.engines.kubernetes.port import PatchKind, Port
 from swell.engines.kubernetes.resources import CLAIMS, PODS, SECRETS, SERVICES, STORAGE_CLASSES, Resource
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
@@ -73,7 +73,7 @@ class Hands:
             case Kill(pod, grace_s):
                 self._kill(pod, grace_s, memory)
             case Bind():
-                self._bind(step, memory)
+                self._bind(step, memory, wanted.shares_mib[step.place.role])
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Hands:
         name = metadata["name"]
         self._port.patch(resource, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
 
-    def _bind(self, step: Bind, memory: Memory) -> None:
+    def _bind(self, step: Bind, memory: Memory, share_mib: int) -> None:
         pod = step.pod
         for claim in pod.claims:
             self._choose_for(claim, pod.namespace, step.place.node)
@@ -209,7 +209,7 @@ class Hands:
         try:
             if step.gpu:
                 memory.shared[pod.uid] = step.place.devices[0]
-                notes = {DEVICE: step.gpu, NUMBER: step.place.devices[0]}
+                notes = {DEVICE: step.gpu, NUMBER: step.place.devices[0], SHARE_MIB: str(share_mib)}
                 body = {"metadata": {"uid": pod.uid, "annotations": notes}}
                 self._port.patch(PODS, pod.name, body, pod.namespace)
             self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)

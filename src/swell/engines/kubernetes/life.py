@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from swell.engines.kubernetes.hands import POD_KINDS
@@ -65,19 +65,24 @@ def is_there(nodes: Mapping[NodeId, NodeSeen], name: NodeId) -> bool:
 
 
 def differs(one: Followed, other: Followed) -> bool:
-    return (one.is_finished, one.trouble, one.in_use, one.left) != (
-        other.is_finished,
-        other.trouble,
-        other.in_use,
-        other.left,
-    )
+    """Beside their tasks, which are told one by one."""
+    return replace(one, tasks=()) != replace(other, tasks=())
 
 
 def make_run(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
     lanes = {**wanted.places, **wanted.draining}
     mine = {number for number, place in lanes.items() if place.node == node}
     in_use = tuple(number for number in found.in_use if number in mine)
-    return RunSeen(wanted.attempt, node, wanted.revision, in_use, found.left, found.is_finished, trouble=found.trouble)
+    return RunSeen(
+        wanted.attempt,
+        node,
+        wanted.revision,
+        in_use,
+        found.left,
+        found.is_finished,
+        trouble=found.trouble,
+        suspended=found.suspended,
+    )
 
 
 def logs_of(attempt: AttemptId, seen: Seen, nodes: Mapping[NodeId, NodeSeen]) -> Iterator[tuple[PodLog, bool]]:

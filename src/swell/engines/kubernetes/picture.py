@@ -27,6 +27,7 @@ RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
 INDEX = "batch.kubernetes.io/job-completion-index"
 DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU, and of the pod that reserves it: its UUID
 NUMBER = "swell.dev/gpu-number"  # annotation of pods that share a GPU: which of its node it is in our plans
+SHARE_MIB = "swell.dev/gpu-memory-mib"  # annotation of pods that share a GPU: how much of it is theirs
 RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those who share it: its number, too
 NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
@@ -68,6 +69,16 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class Restarted:
+    """A container that ended and was begun again by its kubelet."""
+
+    times: int
+    exit_code: int  #: of its last life that is over
+    reason: str  #: Kubernetes' word for that end: Error, OOMKilled, Completed …
+    runs_since: float | None  #: None: it waits to be begun once more
+
+
+@dataclass(frozen=True, slots=True)
 class PodSeen:
     namespace: str
     name: str
@@ -87,7 +98,7 @@ class PodSeen:
     started_at: float | None  #: of its first container; None: it has not
     waiting: str  #: why its container does not start, in Kubernetes' words; empty: it does
     ended: Ended | None  #: None: it has not
-    restarts: int
+    restarted: Restarted | None = None  #: None: none of its containers was
     runtime_class: str = ""  #: empty: the cluster's default
     claims: tuple[str, ...] = ()  #: volumes it wants, by the name of their claim
     document: Document | None = None  #: whole, while it waits for us and came by kubectl
@@ -151,7 +162,7 @@ def read_pod(document: Document) -> PodSeen:
         started_at=_started(containers, state),
         waiting=_waiting(status, containers, state),
         ended=_ended(status) if status.get("phase") in ("Succeeded", "Failed") else None,
-        restarts=int(containers[0].get("restartCount", 0)) if containers else 0,
+        restarted=_restarted(containers),
         runtime_class=spec.get("runtimeClassName", ""),
         claims=_claims(spec, metadata["name"]),
         document=document if _waits_for_us(metadata, spec) else None,
@@ -192,6 +203,18 @@ def _waiting(status: Document, containers: Any, state: Document) -> str:
     if said.get("reason") in (None, "ContainerCreating", "PodInitializing"):
         return ""
     return ": ".join(text for text in (said.get("reason"), said.get("message")) if text)
+
+
+def _restarted(containers: Any) -> Restarted | None:
+    """Of several the one that was so most often."""
+    worst: Document = max(containers, key=lambda one: one.get("restartCount", 0), default={})
+    state, before = worst.get("state") or {}, worst.get("lastState") or {}
+    last = state.get("terminated") or before.get("terminated")
+    if not worst.get("restartCount") or not last:
+        return None
+    started_at = (state.get("running") or {}).get("startedAt")
+    since = None if started_at is None else moment(started_at)
+    return Restarted(int(worst["restartCount"]), int(last.get("exitCode", 0)), str(last.get("reason") or ""), since)
 
 
 def _ended(status: Document) -> Ended:

@@ -9,6 +9,7 @@ from swell.engines.kubernetes.reservations import refusal
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.launch import CAUSE_EVICTED, CAUSE_MEMORY, CAUSE_STOPPED, CAUSE_TIME_LIMIT, TaskSeen
 
+RECOVERED_S = 600.0  # a container that has run for so long is well again; a kubelet's own back-off ends then, too
 DEADLINES = ("DeadlineExceeded",)
 BY_REQUEST = "at somebody's request, as kubectl drain does"
 
@@ -20,6 +21,7 @@ class Followed:
     trouble: str = ""
     in_use: tuple[int, ...] = ()  #: lanes
     left: int = 0  #: indices of an array that have not begun
+    suspended: str = ""  #: its object, where somebody else has suspended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,15 @@ class Sheet:
         return self.seen.object is None and was_there and not self.wanted.is_stopping
 
     @property
+    def suspended(self) -> str:
+        """Before it has run it may be us who have not resumed it yet."""
+        wanted, found = self.wanted, self.seen.object
+        if found is None or wanted.is_stopping or not wanted.has_begun or found.attempt != wanted.attempt:
+            return ""
+        is_over = found.is_deleting or found.verdict is not None
+        return f"{found.kind} {found.namespace}/{found.name}" if found.is_suspended and not is_over else ""
+
+    @property
     def may_make_pods(self) -> bool:
         found = self.seen.object
         if not self.has_object:
@@ -62,7 +73,7 @@ class Sheet:
 
     @property
     def trouble(self) -> str:
-        """Why it does not start, in words; empty: it does, or nothing is known."""
+        """Why it does not start, or does not go on, in words; empty: it does, or nothing is known."""
         wanted, seen = self.wanted, self.seen
         if wanted.is_stopping:
             return ""
@@ -71,6 +82,8 @@ class Sheet:
         if self.memory.held:
             return self.memory.held
         for _, pod in seen.pods:
+            if keeps := _keeps_ending(pod, self.now):
+                return keeps
             if pod.waiting and not pod.has_ended:
                 return f"pod {pod.name}: {pod.waiting}{refusal(pod, pod.waiting)}"
         return ""
@@ -113,3 +126,16 @@ class Sheet:
 
 def with_end(task: TaskSeen, at: float, code: int | None, cause: str, problem: str = "") -> TaskSeen:
     return TaskSeen(task.attempt, task.index, task.node, task.lane, task.started_at, at, code, cause, problem)
+
+
+def _keeps_ending(pod: PodSeen, now: float) -> str:
+    """Its kubelet begins it again and again, which looks like a pod that runs; empty: it does not."""
+    again = pod.restarted
+    if again is None or pod.has_ended or pod.started_at is None:
+        return ""
+    runs_again = again.runs_since is not None and (again.times == 1 or now - again.runs_since > RECOVERED_S)
+    if runs_again:
+        return ""
+    times = "once" if again.times == 1 else f"{again.times} times"
+    word = "" if again.reason in ("", "Error", "Completed") else f" ({again.reason})"
+    return f"pod {pod.name} keeps ending: begun again {times}, the last time after exit code {again.exit_code}{word}"

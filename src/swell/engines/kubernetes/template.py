@@ -10,12 +10,13 @@ import re
 from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, RoleSize
-from swell.engines.kubernetes.picture import DEVICE, SCHEDULER
+from swell.engines.kubernetes.picture import DEVICE, SCHEDULER, SHARE_MIB
 from swell.engines.kubernetes.quantities import GPU
 
 Document = dict[str, Any]
 NUM_PROCESSES = re.compile(r"--num_processes=\d+")
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+NOTED = {VISIBLE: DEVICE, "RESERVED_MEM": SHARE_MIB}  # variables of a container that shares a GPU
 
 
 def fill_pod(spec: Document, size: RoleSize, filling: Filling) -> Document:
@@ -70,7 +71,10 @@ def _give(container: Document, gpus: int) -> None:
 
 
 def _share(container: Document) -> None:
-    """The device plugin gives it nothing; which GPU it sees is written on the pod before it is bound."""
+    """The device plugin gives it nothing; which GPU it sees, and how much of it, is on its pod when that is bound.
+
+    Not in the template: that cannot always be changed, and the next attempt may have another share.
+    """
     asked = container.get("resources") or {}
     container["resources"] = {
         part: {name: amount for name, amount in (given or {}).items() if name != GPU}
@@ -78,6 +82,9 @@ def _share(container: Document) -> None:
         else given
         for part, given in asked.items()
     }
-    env = [one for one in container.get("env") or () if one["name"] != VISIBLE]
-    source = {"fieldRef": {"fieldPath": f"metadata.annotations['{DEVICE}']"}}
-    container["env"] = [*env, {"name": VISIBLE, "valueFrom": source}]
+    env = [one for one in container.get("env") or () if one["name"] not in NOTED]
+    noted = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{note}']"}}}
+        for name, note in NOTED.items()
+    ]
+    container["env"] = [*env, *noted]

@@ -19,7 +19,7 @@ from swell.engines.logfolder import LogFolder
 from swell.engines.workers.keepers import keeper_pid
 from swell.errors import Unavailable
 from swell.model.cluster import Node, NodeId
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, JobId
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen, parse_node, parse_run, parse_task
 
 CHANGES_BITS = 20  # a version is the plan's generation and, below it, a count of the changes made under it
@@ -136,6 +136,9 @@ class WorkersEngine:
             for key in [key for key in self._desired if key[0] == attempt]:
                 del self._desired[key]
                 self._runs.pop(key, None)
+
+    def discard(self, job: JobId) -> None:
+        """Nothing but logs and checkpoints is left of it."""
 
     def erase(self, attempt: AttemptId) -> None:
         self._logs.erase(attempt)

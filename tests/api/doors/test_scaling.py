@@ -1,0 +1,54 @@
+"""How wide a job would be if it were started again now, on a cluster whose nodes are not for everybody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planner.world import node, queued, running, shape, world
+from swell.api.doors.scaling import free_gpus, new_width
+from swell.model.cluster import Node
+from swell.model.placement import Effect, Rules, Taint, Toleration
+
+FOR_ML = Taint("team", "ml", Effect.NO_SCHEDULE)
+OPEN = {"pool": "open"}
+
+
+@pytest.mark.parametrize(
+    ("what", "other", "rules", "width"),
+    [
+        ("a node for everybody", node("b", gpus=2, labels=OPEN), None, 4),
+        ("a machine of our own has no rules", node("b", gpus=2, is_cordoned=True), None, 4),
+        ("it is cordoned", node("b", gpus=2, labels=OPEN, is_cordoned=True), None, 2),
+        ("its taint is not tolerated", node("b", gpus=2, labels=OPEN, taints=(FOR_ML,)), None, 2),
+        (
+            "its taint is tolerated",
+            node("b", gpus=2, labels=OPEN, taints=(FOR_ML,)),
+            Rules(tolerations=(Toleration("team", "ml"),)),
+            4,
+        ),
+        (
+            "its label is another one",
+            node("b", gpus=2, labels={"pool": "other"}),
+            Rules(selector=(("pool", "open"),)),
+            2,
+        ),
+        ("it is out of reach", node("b", gpus=2, labels=OPEN, is_reachable=False), None, 2),
+    ],
+)
+def test_only_gpus_that_the_job_may_use_count(what: str, other: Node, rules: Rules | None, width: int) -> None:
+    job = queued(1, gpus=1, tasks="1..8")
+    job = replace(job, shape=replace(job.shape, rules=() if rules is None else (rules,)))
+    assert new_width(job, world(node("a", gpus=2, labels=OPEN), other, job)) == width, what
+
+
+def test_what_it_holds_on_a_node_that_was_cordoned_since_it_would_not_get_again() -> None:
+    now = world(
+        node("a", gpus=2, labels=OPEN),
+        node("b", gpus=2, labels=OPEN, is_cordoned=True),
+        running(1, on="b", gpus=1, tasks=2),
+    )
+    job = replace(now.jobs_by_id[1], shape=shape(gpus=1, tasks="1..8"))
+    assert free_gpus(now) == {"a": 2}
+    assert new_width(job, now) == 2

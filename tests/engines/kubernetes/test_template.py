@@ -1,0 +1,39 @@
+"""What is added to a user's pod, and what of it is replaced?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from swell.engines.kubernetes.objects import Filling, RoleSize
+from swell.engines.kubernetes.template import fill_pod
+from swell.model.job import AttemptId
+
+
+def noted(name: str, annotation: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}}
+
+
+def test_one_that_shares_a_gpu_learns_from_its_pod_which_and_how_much_of_it_whatever_it_said_itself() -> None:
+    size = RoleSize(1, 0, share_mib=6144)
+    container = {
+        "name": "main",
+        "env": [{"name": "RESERVED_MEM", "value": "1"}, {"name": "LR", "value": "0.1"}],
+        "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}},
+    }
+    filling = Filling(7, "store", AttemptId(7, 1), (size,), "secret", runtime_class="nvidia")
+    assert fill_pod({"containers": [container]}, size, filling) == {
+        "schedulerName": "swell",
+        "runtimeClassName": "nvidia",
+        "containers": [
+            {
+                "name": "main",
+                "env": [
+                    {"name": "LR", "value": "0.1"},
+                    noted("NVIDIA_VISIBLE_DEVICES", "swell.dev/gpu"),
+                    noted("RESERVED_MEM", "swell.dev/gpu-memory-mib"),
+                ],
+                "resources": {"requests": {"cpu": "1"}, "limits": {}},
+                "envFrom": [{"secretRef": {"name": "secret"}}],
+            }
+        ],
+    }
