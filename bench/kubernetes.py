@@ -35,6 +35,8 @@ GANG = 20
 SINGLES_PER_NODE = 10
 ROUND_S_MAX = 900.0
 GONE_S_MAX = 600.0
+QUIET_S_MAX = 120.0
+BUSY_MAX = 0.15  # of all cores: heartbeats of simulated nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +51,23 @@ class Workload:
 
     def documents(self, scheduler: str) -> list[dict[str, Any]]:
         return [
-            _pod(f"{self.name}-{gang}-{rank}", scheduler, f"{self.name}-{gang}" if self.size > 1 else None)
+            _pod(f"{scheduler}-{self.name}-{gang}-{rank}", scheduler, self._group(scheduler, gang))
             for gang in range(self.gangs)
             for rank in range(self.size)
         ]
 
-    def groups(self) -> list[dict[str, Any]]:
+    def _group(self, scheduler: str, gang: int) -> str | None:
+        """Nobody's names are another's: kwok is late under load, and deletes by name."""
+        return f"{scheduler}-{self.name}-{gang}" if self.size > 1 else None
+
+    def groups(self, scheduler: str) -> list[dict[str, Any]]:
         if self.size == 1:
             return []
         return [
             {
                 "apiVersion": GROUPS.api_version,
                 "kind": GROUPS.kind,
-                "metadata": {"name": f"{self.name}-{gang}", "namespace": NAMESPACE},
+                "metadata": {"name": self._group(scheduler, gang), "namespace": NAMESPACE},
                 "spec": {"minMember": self.size},
             }
             for gang in range(self.gangs)
@@ -187,7 +193,7 @@ def _race(
     after: Callable[[dict[str, Any]], None] = lambda _: None,
     clean: bool = True,
 ) -> Result:
-    _gather(port, [partial(port.create, GROUPS, group, NAMESPACE) for group in workload.groups()])
+    _gather(port, [partial(port.create, GROUPS, group, NAMESPACE) for group in workload.groups(scheduler)])
 
     def create(document: dict[str, Any]) -> None:
         after(port.create(PODS, document, NAMESPACE))
@@ -212,6 +218,25 @@ def _clean(port: Port) -> None:
     while port.list(Selection(PODS, NAMESPACE)).items:
         assert time.monotonic() < until, "pods of the last round do not go away"
         time.sleep(0.5)
+    _await_quiet()
+
+
+def _await_quiet() -> None:
+    """What the last round left to do for the cluster's own parts is not the next contender's burden."""
+    until = time.monotonic() + QUIET_S_MAX
+    while time.monotonic() < until:
+        busy, total = _ticks()
+        time.sleep(1.0)
+        now_busy, now_total = _ticks()
+        if now_busy - busy < BUSY_MAX * (now_total - total):
+            return
+    progress("the machine does not become quiet; something else runs on it")
+
+
+def _ticks() -> tuple[int, int]:
+    """Of all cores since the start of the machine: busy, and all."""
+    counted = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return sum(counted) - counted[3] - counted[4], sum(counted)
 
 
 def _gather(port: Port, calls: Sequence[Callable[[], Any]]) -> None:
