@@ -184,6 +184,13 @@ class ClusterWorks:
         if trouble is not None:
             raise Unavailable(f"the cluster cannot be followed: {trouble}")
         self._lease.start()
+        try:
+            self._begin(load)
+        except BaseException:
+            self._lease.close()  # given back: another one need not wait until it runs out
+            raise
+
+    def _begin(self, load: Callable[[], int]) -> None:
         self._await_lease()
         self.engine.open(load())
         for record in self._store.active():

@@ -112,6 +112,8 @@ class Connection:
             yield from response  # ends quietly, also where the line was cut
         except (ConnectionRefusedError, FileNotFoundError) as error:
             raise self.place.nobody() from error
+        except PermissionError as error:
+            raise self.place.forbidden() from error
         except (http.client.HTTPException, OSError):
             pass
         finally:

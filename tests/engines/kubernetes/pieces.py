@@ -37,6 +37,7 @@ def make_wanted(tasks: int = 2, *, attempt: AttemptId = FIRST, gpus: int = 1, **
         "is_stopping": False,
         "grace_s": 30.0,
         "has_begun": False,
+        "tasks": tasks,
     }
     return Wanted(**{**given, **changes})
 

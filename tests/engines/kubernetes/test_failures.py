@@ -14,6 +14,7 @@ from swell.engines.kubernetes.failures import (
     Ask,
     Busy,
     Expired,
+    ServerError,
     failure,
     retry_after,
     unauthorized,
@@ -63,8 +64,8 @@ def status(message: str, reason: str = "") -> bytes:
         (CREATE, 413, b"", TooLarge, "create pods 'p' in namespace 'ml': HTTP 413"),
         (CREATE, 422, status("Pod is invalid: spec: Required value", "Invalid"), Rejected, None),
         (GET, 429, status("slow down"), Busy, None),
-        (GET, 500, status("etcd"), Unavailable, "get pods 'p' in namespace 'ml': etcd (HTTP 500)"),
-        (GET, 503, b"<html>gateway</html>", Unavailable, None),
+        (GET, 500, status("etcd"), ServerError, "get pods 'p' in namespace 'ml': etcd (HTTP 500)"),
+        (GET, 503, b"<html>gateway</html>", ServerError, None),
         (
             GET,
             302,

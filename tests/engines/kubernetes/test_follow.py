@@ -389,7 +389,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             "one was given up",
             ARRAY,
             make_seen(replace(JOB, failed_indexes="1"), ended(1, 1, node="n1")),
-            Followed((TaskSeen(FIRST, 1, "n1", 1, 950.0, 990.0, 1),), left=9),
+            Followed((TaskSeen(FIRST, 1, "n1", 0, 950.0, 990.0, 1),), left=9),
         ),
         (
             "all are done",
@@ -413,7 +413,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             Followed(
                 (
                     TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),
-                    TaskSeen(FIRST, 1, "n1", 1, 950.0, 990.0, 1),
+                    TaskSeen(FIRST, 1, "n1", 0, 950.0, 990.0, 1),
                     replace(never(2, "stopped"), lane=0),
                     replace(never(3, "stopped"), lane=0, node="n1"),
                 ),

@@ -16,7 +16,7 @@ WAITS = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s rest
 def pod(*containers: dict[str, Any]) -> dict[str, Any]:
     return {
         "metadata": {"namespace": "team", "name": "train", "uid": "u", "creationTimestamp": AT},
-        "spec": {"containers": []},
+        "spec": {"containers": [{"name": one.get("name", "main")} for one in containers] or [{"name": "main"}]},
         "status": {"phase": "Running", "containerStatuses": list(containers)},
     }
 
@@ -25,20 +25,28 @@ def pod(*containers: dict[str, Any]) -> dict[str, Any]:
     ("what", "containers", "restarted"),
     [
         ("nothing has begun", (), None),
-        ("it runs", ({"restartCount": 0, "state": {"running": {"startedAt": AT}}},), None),
-        ("it ended for the first time", ({"restartCount": 0, "state": FAILED},), None),
-        ("it waits", ({"restartCount": 2, "state": WAITS, "lastState": FAILED},), Restarted(2, 1, "Error", None)),
-        ("it ended a moment ago", ({"restartCount": 2, "state": FAILED},), Restarted(2, 1, "Error", None)),
+        ("it runs", ({"name": "main", "restartCount": 0, "state": {"running": {"startedAt": AT}}},), None),
+        ("it ended for the first time", ({"name": "main", "restartCount": 0, "state": FAILED},), None),
+        (
+            "it waits",
+            ({"name": "main", "restartCount": 2, "state": WAITS, "lastState": FAILED},),
+            Restarted(2, 1, "Error", None),
+        ),
+        (
+            "it ended a moment ago",
+            ({"name": "main", "restartCount": 2, "state": FAILED},),
+            Restarted(2, 1, "Error", None),
+        ),
         (
             "it runs again",
-            ({"restartCount": 2, "state": {"running": {"startedAt": AT}}, "lastState": FAILED},),
+            ({"name": "main", "restartCount": 2, "state": {"running": {"startedAt": AT}}, "lastState": FAILED},),
             Restarted(2, 1, "Error", moment(AT)),
         ),
         (
             "the second of two does, as a kubelet lists them by name",
             (
-                {"restartCount": 0, "state": {"running": {"startedAt": AT}}},
-                {"restartCount": 5, "state": WAITS, "lastState": FAILED},
+                {"name": "main", "restartCount": 0, "state": {"running": {"startedAt": AT}}},
+                {"name": "side", "restartCount": 5, "state": WAITS, "lastState": FAILED},
             ),
             Restarted(5, 1, "Error", None),
         ),
@@ -46,3 +54,28 @@ def pod(*containers: dict[str, Any]) -> dict[str, Any]:
 )
 def test_a_container_that_was_begun_again(what: str, containers: tuple[dict[str, Any], ...], restarted: object) -> None:
     assert read_pod(pod(*containers)).restarted == restarted, what
+
+
+def test_the_container_that_counts_is_the_first_of_the_specification_however_the_kubelet_lists_them() -> None:
+    running = {"name": "aside", "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}}
+    main = {"name": "main", "state": {"running": {"startedAt": AT}}}
+    document = pod(main, running)
+    document["status"]["containerStatuses"] = [running, main]
+
+    assert read_pod(document).started_at == moment(AT)
+
+
+def test_the_trouble_of_any_container_is_seen() -> None:
+    trouble = {"name": "side", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+
+    assert read_pod(pod({"name": "main", "state": {"running": {"startedAt": AT}}}, trouble)).waiting == (
+        "ErrImagePull: no such image"
+    )
+
+
+@pytest.mark.parametrize(("said", "grace_s"), [({}, 30.0), ({"terminationGracePeriodSeconds": 0}, 0.0)])
+def test_a_pod_that_asks_for_no_time_to_end_gets_none(said: dict[str, int], grace_s: float) -> None:
+    document = pod()
+    document["spec"] |= said
+
+    assert read_pod(document).grace_s == grace_s

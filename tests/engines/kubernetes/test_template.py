@@ -37,3 +37,16 @@ def test_one_that_shares_a_gpu_learns_from_its_pod_which_and_how_much_of_it_what
             }
         ],
     }
+
+
+def test_roles_with_different_numbers_of_gpus_are_told_their_own() -> None:
+    master, worker = RoleSize(1, 0), RoleSize(2, 4)
+    filling = Filling(7, "store", AttemptId(7, 1), (master, worker), "secret")
+    mine = {"name": "NUM_GPUS", "value": "mine"}
+
+    filled = [
+        fill_pod({"containers": [{"name": "main", **said}]}, size, filling)["containers"][0]["env"]
+        for said, size in (({}, master), ({}, worker), ({"env": [mine]}, worker))
+    ]
+
+    assert filled == [[{"name": "NUM_GPUS", "value": "0"}], [{"name": "NUM_GPUS", "value": "4"}], [mine]]

@@ -76,7 +76,7 @@ class Carrier(threading.Thread):
             try:
                 self._cluster.look_for_kinds()
                 self._watch_limits()
-                while self._pass():
+                while self._pass() and not self._is_closing:
                     pass
             except Exception:  # a thread that ends would leave every job as it is for ever
                 log.exception("carrying out what is wanted failed in a way we did not think of; going on")
@@ -90,7 +90,7 @@ class Carrier(threading.Thread):
 
     def _watch_limits(self) -> None:
         for life in self._lives.limited():
-            begun = min(life.memory.started.values(), default=None)
+            begun = min(list(life.memory.started.values()), default=None)  # the controller's thread adds to it
             if begun is None or life.wanted.time_limit_s is None or life.memory.is_overdue:
                 continue
             if self._now() >= begun + life.wanted.time_limit_s:

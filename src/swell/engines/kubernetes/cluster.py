@@ -81,13 +81,14 @@ class Cluster:
         return None
 
     def stop(self) -> None:
-        for reflector in self._reflectors.values():
+        for reflector in list(self._reflectors.values()):
             reflector.stop()
 
     @property
     def trouble(self) -> str | None:
         """Why the picture may be old; None: it is not."""
-        return next((one.trouble for one in self._reflectors.values() if one.trouble is not None), None)
+        reflectors = list(self._reflectors.values())  # another thread may find one more kind
+        return next((one.trouble for one in reflectors if one.trouble is not None), None)
 
     def look_for_kinds(self) -> None:
         """Those that are served by now; a cluster need not have every operator."""

@@ -5,9 +5,10 @@
     ├── Conflict        409: somebody else was faster; read again
     ├── NotFound        404
     └── Denied          403: our role lacks a verb
-    Unavailable         5xx, lost connections, timeouts
+    Unavailable         lost connections, timeouts
     ├── Expired         410: that resourceVersion is too old; list again
     ├── Busy            429
+    ├── ServerError     5xx: it answered, and could not do it
     ├── Silent          nothing came for too long
     └── Unauthorized    401: our credential, not the user's request, is at fault
 
@@ -47,6 +48,10 @@ class Busy(Unavailable):
 
 
 class Silent(Unavailable):
+    pass
+
+
+class ServerError(Unavailable):
     pass
 
 
@@ -93,7 +98,7 @@ def failure(ask: Ask, status: int, headers: Mapping[str, str], body: bytes) -> S
     if status == 429:
         return Busy(f"{text}; the API server has too much to do", retry_after(headers))
     if status >= 500:
-        return Unavailable(f"{text} (HTTP {status})")
+        return ServerError(f"{text} (HTTP {status})")
     if status >= 400:
         return Rejected(text)
     return Unavailable(f"{ask}: HTTP {status} where an API server answers with a document; is it one? {message}")

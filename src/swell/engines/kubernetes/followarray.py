@@ -29,7 +29,7 @@ def follow_array(sheet: Sheet) -> Followed:
         tasks += (replace(sheet.end(index, None, CAUSE_DELETED, sheet.memory.kind), lane=0) for index in left)
     if sheet.memory.unplaced:
         lowest = next(iter(IndexSet.parse(wanted.indices)))
-        tasks.append(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced))
+        tasks.append(replace(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced), lane=0))
     is_still = not sheet.alive and not sheet.may_make_pods
     indices = IndexSet.parse(wanted.indices)
     begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and _is_begun(rank, pod, given_up)}
@@ -72,7 +72,7 @@ def _indices(
         elif pod.phase == "Succeeded":
             yield with_end(sheet.task(rank, pod, lane=lane), end.at, 0, "")
         elif rank in given_up or is_over:
-            yield sheet.pod_end(rank, pod)
+            yield replace(sheet.pod_end(rank, pod), lane=lane)
 
 
 def _is_failure(task: TaskSeen) -> bool:

@@ -125,7 +125,8 @@ class Hands:
 
     def _is_left_over(self, document: Document) -> bool:
         labels = document["metadata"].get("labels") or {}
-        return labels.get(STORE) == self.store and not self._is_active(int(labels.get(JOB) or 0))
+        job = labels.get(JOB, "")
+        return labels.get(STORE) == self.store and job.isdecimal() and not self._is_active(int(job))
 
     def _change(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
         found = _found(seen)
@@ -188,7 +189,9 @@ class Hands:
                 "name": self._secret(wanted),
                 "labels": {JOB: str(wanted.attempt.job), STORE: self.store},
             },
-            "data": {key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted).items()},
+            "data": {
+                key: base64.b64encode(text.encode()).decode() for key, text in variables(wanted, self.store).items()
+            },
         }
         self._apply(SECRETS, secret, namespace, owners)
         memory.told = True
@@ -243,7 +246,7 @@ class Hands:
         memory.deleted.add(pod.uid)
 
 
-def variables(wanted: Wanted) -> dict[str, str]:
+def variables(wanted: Wanted, store: str) -> dict[str, str]:
     """What every task of an attempt is told, beside what its object's controller tells it."""
     gpus = next((len(place.devices) for place in wanted.places.values()), 0)
     is_alone = len(wanted.places) == 1 and not wanted.is_array
@@ -253,11 +256,12 @@ def variables(wanted: Wanted) -> dict[str, str]:
         "SWELL_JOB_ID": str(wanted.attempt.job),
         "SWELL_JOB_NAME": wanted.name,
         "SWELL_ATTEMPT": str(wanted.attempt),
-        "SWELL_TASK_COUNT": str(len(wanted.places)),
+        "SWELL_TASK_COUNT": str(wanted.tasks),
         "SWELL_ON_YIELD": "wait",
         "NUM_GPUS": str(gpus),
         "NUM_NODES": str(len(wanted.nodes)),
         "NODELIST": ",".join(wanted.nodes),
+        "JOB_UUID": f"{store[:8]}-{wanted.attempt.job}",
         "JOB_RESTARTED": "TRUE" if wanted.attempt.number > 1 and not wanted.is_array else "FALSE",
     }
 

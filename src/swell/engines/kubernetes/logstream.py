@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from swell.engines.kubernetes.connection import Abort
+from swell.engines.kubernetes.failures import ServerError
 from swell.engines.kubernetes.logfile import LogFile
 from swell.engines.kubernetes.loglines import LineReader
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.reflector import Backoff, Pace
 from swell.engines.kubernetes.resources import PODS
-from swell.errors import NotFound, Rejected, SwellError, Unavailable
+from swell.errors import NotFound, Rejected, SwellError
 from swell.model.job import AttemptId
 
 logger = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ class Follower:
             if self._abort.is_set:
                 return
             self._failures = 0 if self._has_news else self._failures + 1
-            if isinstance(error, Unavailable):
+            if isinstance(error, ServerError):  # it asked the node; one that is away itself says nothing of nodes
                 self._nodes.failed(self.source.node)
             if not (life.is_ended and self._failures >= ENDED_TRIES_MAX):
                 raise

@@ -47,6 +47,7 @@ KEPT_LABELS = (
     "scheduling.x-k8s.io/pod-group",
 )
 NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
+GRACE_S_DEFAULT = 30
 KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, NUMBER, NODE, TOTAL, INDEX)
 
 
@@ -141,7 +142,7 @@ def read_pod(document: Document) -> PodSeen:
     metadata, spec, status = document["metadata"], document["spec"], document.get("status") or {}
     owner = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), None)
     conditions = {one["type"]: one for one in status.get("conditions") or ()}
-    containers = status.get("containerStatuses") or ()
+    containers = _main_first(spec, status)
     state = (containers[0].get("state") or {}) if containers else {}
     return PodSeen(
         namespace=metadata["namespace"],
@@ -155,7 +156,7 @@ def read_pod(document: Document) -> PodSeen:
         owner=None if owner is None else Owner(owner["kind"], owner["name"], owner["uid"]),
         labels=_kept(metadata.get("labels"), KEPT_LABELS),
         annotations=_kept(metadata.get("annotations"), KEPT_ANNOTATIONS),
-        grace_s=float(spec.get("terminationGracePeriodSeconds") or 30),
+        grace_s=float(spec.get("terminationGracePeriodSeconds", GRACE_S_DEFAULT)),
         is_deleting="deletionTimestamp" in metadata,
         is_disrupted=(conditions.get("DisruptionTarget") or {}).get("status") == "True",
         is_told=(conditions.get("PodScheduled") or {}).get("reason") == "Unschedulable",
@@ -182,6 +183,12 @@ def _waits_for_us(metadata: Document, spec: Document) -> bool:
     return spec.get("schedulerName") == SCHEDULER and "nodeName" not in spec and not (is_ours or is_held_back)
 
 
+def _main_first(spec: Document, status: Document) -> list[Document]:
+    """The kubelet orders them by name; the first of the specification is the one that `kubectl logs` shows."""
+    main = spec["containers"][0]["name"]
+    return sorted(status.get("containerStatuses") or (), key=lambda one: one["name"] != main)
+
+
 def _started(containers: Any, state: Document) -> float | None:
     """Of a container that restarts all the time too: its job has begun."""
     seen = state.get("running") or state.get("terminated")
@@ -198,7 +205,7 @@ def _waiting(status: Document, containers: Any, state: Document) -> str:
     last = (containers[0].get("lastState") or {}).get("terminated") or {} if containers else {}
     if said.get("reason") == "CrashLoopBackOff" and last.get("reason") in NOT_STARTED:
         said = last
-    for one in status.get("initContainerStatuses") or ():
+    for one in (*(status.get("initContainerStatuses") or ()), *containers[1:]):
         said = said if said.get("message") else (one.get("state") or {}).get("waiting") or said
     if said.get("reason") in (None, "ContainerCreating", "PodInitializing"):
         return ""

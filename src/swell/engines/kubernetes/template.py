@@ -27,6 +27,9 @@ def fill_pod(spec: Document, size: RoleSize, filling: Filling) -> Document:
         _share(holders[0])
     elif size.gpus and len(holders) == 1:  # with several, each has its own fixed number
         _give(holders[0], size.gpus)
+    if len({role.gpus for role in filling.roles}) > 1:  # what all are told at once is true of the first role only
+        for container in containers:
+            _tell(container, "NUM_GPUS", str(size.gpus))
     for container in containers:
         container["envFrom"] = [*_others(container, filling.secret), {"secretRef": {"name": filling.secret}}]
     filled = {**spec, "schedulerName": SCHEDULER, "containers": containers}
@@ -68,6 +71,13 @@ def _give(container: Document, gpus: int) -> None:
         for words in ("command", "args"):
             if container.get(words):
                 container[words] = [NUM_PROCESSES.sub(f"--num_processes={gpus}", word) for word in container[words]]
+
+
+def _tell(container: Document, name: str, text: str) -> None:
+    """What its user has written stays."""
+    env = container.get("env") or []
+    if all(one["name"] != name for one in env):
+        container["env"] = [*env, {"name": name, "value": text}]
 
 
 def _share(container: Document) -> None:
