@@ -20,6 +20,7 @@ from swell.engines.kubernetes.template import fill_pod
 from swell.engines.kubernetes.wanted import Wanted
 from swell.manifests import Manifest, is_native, native_objects, object_name
 from swell.manifests.document import as_created
+from swell.manifests.native_objects import RUN_AS
 from swell.model.identity import ObjectKind
 from swell.model.job import AttemptId, Dimension, JobSpec
 from swell.store import Store
@@ -45,7 +46,8 @@ class ClusterObjects:
 
     def _native(self, spec: JobSpec, job: int, width: int) -> Document:
         name = object_name(spec.name, job)
-        items = native_objects(spec, name=name, namespace=self._namespace, width=width)
+        run_as = None if self._cluster.assigns_users else RUN_AS
+        items = native_objects(spec, name=name, namespace=self._namespace, width=width, run_as=run_as)
         if spec.array is not None:
             return items[0]
         metadata = {"name": name, "namespace": self._namespace}

@@ -30,7 +30,7 @@ def read(**spec: Any) -> JobSpec:
 
 
 def objects(spec: JobSpec, width: int, **options: Any) -> tuple[dict[str, Any], ...]:
-    return native_objects(spec, name="own-7", namespace="lab", width=width, **options)
+    return native_objects(spec, name="own-7", namespace="lab", width=width, **{"run_as": 1000, **options})
 
 
 def main(pod: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ GPU = "nvidia.com/gpu"
 NAME_MAX = 56  # a label has 63; the longest that is added to it is the index of an array's task, -999999
 MASTER_PORT = 23456  # as the operator of PyTorchJobs has it; a pod has all ports for itself
 TF_TASKS_MAX = 100  # every pod has the addresses of all in TF_CONFIG; of thousands they are megabytes
-RUN_AS_DEFAULT = 1000  # anybody but root
+RUN_AS = 1000  # anybody but root
 OF = "swell.dev/of"  #: label of the pods: the job's base name
 CONTAINER = "main"
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -57,9 +57,7 @@ def object_name(name: str, job: JobId) -> str:
     return safe[: NAME_MAX - len(ending)].rstrip("-") + ending
 
 
-def native_objects(
-    spec: JobSpec, *, name: str, namespace: str, width: int, run_as: int | None = RUN_AS_DEFAULT
-) -> tuple[Object, ...]:
+def native_objects(spec: JobSpec, *, name: str, namespace: str, width: int, run_as: int | None) -> tuple[Object, ...]:
     """What one attempt of that width is made of, in the order of creation. `name`: of `object_name`."""
     target = Target(name, namespace, width, run_as)
     if spec.array is not None:

@@ -52,6 +52,7 @@ class Place:
 class ApiServer:
     def __init__(self, token_file: Path, *, tls: Any = None, faults: Faults | None = None) -> None:
         self.storage = Storage()
+        self.kinds = dict(KINDS)
         self.faults: Faults = faults or Scripted()
         self.token_file = token_file
         self.token = ""  # the one that is accepted now
@@ -146,7 +147,7 @@ class ApiServer:
 
     def _document(self, request: Request, wire: Wire, *, is_stale: bool) -> Document | None:
         """None: answered already, as a stream."""
-        served = KINDS.get(re.sub("^/apis?/", "", request.path))
+        served = self.kinds.get(re.sub("^/apis?/", "", request.path))
         if served is not None:
             return _discovery(request.path, served)
         place = _place(request.path)

@@ -52,3 +52,17 @@ def test_where_that_stays_unknown_it_is_said(forgetful: Forgetful) -> None:
         assert cluster.start(0.0) == "Job: not now"
     finally:
         cluster.stop()
+
+
+@pytest.mark.parametrize("is_openshift", [False, True])
+def test_a_cluster_that_gives_out_user_numbers_is_known_by_its_constraints(
+    is_openshift: bool, server: ApiServer, port: Port
+) -> None:
+    if is_openshift:
+        server.kinds["security.openshift.io/v1"] = {"securitycontextconstraints": "SecurityContextConstraints"}
+    cluster = Cluster(port, lambda *_: None)
+    try:
+        assert cluster.start(10.0) is None
+        assert cluster.assigns_users == is_openshift
+    finally:
+        cluster.stop()

@@ -37,6 +37,7 @@ JobKey = tuple[str, str]  # store, job
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 LOOK_FOR_KINDS_S = 30.0  # an operator may be installed while we run
 ASK_AGAIN_S = 0.2
+CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
 
 
 class Cluster:
@@ -65,19 +66,28 @@ class Cluster:
             "Pod": Reflector(port, Selection(PODS), read_pod, self._pods_changed),
         }
         self._looked_at = 0.0
+        self.assigns_users = False  #: OpenShift does, to each namespace its own, and refuses others
 
     def start(self, timeout_s: float) -> str | None:
         """Follow everything that is served. None: all of it was listed; otherwise what is wrong."""
         for reflector in self._reflectors.values():
             reflector.start()
         until = time.monotonic() + timeout_s
-        while (unknown := self._follow_kinds()) is not None:  # their objects would seem to be gone
+        while (unknown := self._follow_kinds() or self._look_for_constraints()) is not None:
+            # Objects of a kind that is not followed would seem to be gone.
             if time.monotonic() > until:
                 return unknown
             time.sleep(ASK_AGAIN_S)
         for kind, reflector in list(self._reflectors.items()):
             if not reflector.wait_until_synced(max(0.0, until - time.monotonic())):
                 return f"{kind}: {reflector.trouble}"
+        return None
+
+    def _look_for_constraints(self) -> str | None:
+        try:
+            self.assigns_users = self._find(*CONSTRAINTS) is not None
+        except SwellError as error:
+            return f"{CONSTRAINTS[1]}: {error}"
         return None
 
     def stop(self) -> None:
@@ -104,18 +114,27 @@ class Cluster:
             if kind.name in self._reflectors:
                 continue
             try:
-                resource = self._port.resource(kind.api_version, kind.name)
-            except NotServed:
-                continue
+                resource = self._find(kind.api_version, kind.name)
             except SwellError as error:
-                log.warning("cannot tell whether %s is served: %s", kind.name, error)
                 unknown = f"{kind.name}: {error}"
+                continue
+            if resource is None:
                 continue
             self.resources[kind.name] = resource
             reflector = Reflector(self._port, Selection(resource), kind.read, self._objects_changed)
             self._reflectors[kind.name] = reflector
             reflector.start()
         return unknown
+
+    def _find(self, api_version: str, kind: str) -> Resource | None:
+        """None: it is not served."""
+        try:
+            return self._port.resource(api_version, kind)
+        except NotServed:
+            return None
+        except SwellError as error:
+            log.warning("cannot tell whether %s is served: %s", kind, error)
+            raise
 
     def served(self, kind: str) -> tuple[Kind, Resource]:
         """Raises `NotServed` where whoever makes such objects is not installed."""
