@@ -6,6 +6,7 @@ and the Service by whose name they reach each other.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, without_server_fields
@@ -24,7 +25,7 @@ def items(manifest: Document, kind: str) -> list[Document]:
 def make_pod(manifest: Document, rank: int, wanted: Wanted, filling: Filling) -> Document:
     is_found = manifest["kind"] == "Pods"  # it came by kubectl, and was kept as it came
     given = without_server_fields(manifest["pods"][rank]["document"] if is_found else items(manifest, "Pod")[rank])
-    metadata = filling.marked(given["metadata"])
+    metadata = replace(filling, is_ours=True).marked(given["metadata"])  # whoever brought it: this one we make
     metadata["annotations"] = {**metadata["annotations"], RANK: str(rank)}
     if is_found:
         return {**given, "metadata": metadata}
