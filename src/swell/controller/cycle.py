@@ -31,7 +31,7 @@ from swell.controller.world import World
 from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
 from swell.errors import Conflict, SwellError, Unavailable
-from swell.model.cluster import NodeId
+from swell.model.cluster import Node, NodeId
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import GpuSeen, Observation
 from swell.model.plan import Plan, Snapshot, Standing
@@ -96,6 +96,7 @@ class Controller:
         self._is_stale = False  #: a cycle broke off; the world may be ahead of the store
         self._latest: tuple[Snapshot, Plan] = NOTHING_SEEN, Plan()
         self._nodes_known: frozenset[str] = frozenset()
+        self._counted: dict[NodeId, Node] = {}  #: whose GPUs the accounts know
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
 
     # -- intents, from any thread ---------------------------------------------------------------------------
@@ -366,7 +367,9 @@ class Controller:
         self, turn: Turn, intents: Sequence[Intent[Any]]
     ) -> tuple[list[tuple[Any, SwellError | None]], list[Begin], tuple[Snapshot, Plan]]:
         changes, now = turn.changes, turn.now
-        self.accounts = self.accounts.seen(self._unrecorded[-1].nodes)
+        fresh = [node for node in self._unrecorded[-1].nodes if self._counted.get(node.id) is not node]
+        self._counted |= {node.id: node for node in fresh}
+        self.accounts = self.accounts.seen(fresh)
         results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
             turn.effects += fold(self._world, seen, changes, now)

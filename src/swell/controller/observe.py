@@ -39,7 +39,7 @@ Effect = Stop | Forget | Discard
 
 def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[Effect]:
     """Bring the world up to what was seen and asked."""
-    world.gpus = {(node.id, device.id): device.memory_mib for node in seen.nodes for device in node.devices}
+    world.see(seen.nodes)
     touched = world.take_asked()
     for task in seen.tasks:
         if _fold_task(world, task, changes):

@@ -42,7 +42,7 @@ class Node:
     is_cordoned: bool = False  #: of a cluster's node: it keeps what it holds, and nobody new is to go there
     tasks_max: int | None = None  #: how many tasks of ours it takes, were all of them there; None: no limit
 
-    @property
+    @cached_property
     def capacity(self) -> Resources:
         return Resources(self.cpus_milli, self.memory_mib, len(self.devices))
 

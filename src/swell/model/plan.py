@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.job import Dimension, JobId, JobState, ResizeMode
 from swell.model.placement import Rules
 from swell.model.profile import Training
 from swell.model.reason import Code
-from swell.model.resources import Resources
+from swell.model.resources import NOTHING, Resources
 
 ENDLESS = float("inf")
+
+
+class Place(NamedTuple):
+    """Where a task goes, and what it takes there."""
+
+    node: NodeId
+    resources: Resources
+    devices: tuple[DeviceId, ...] = ()  #: the GPU of which it takes a share; the whole ones that are known already
+
+
+Places = tuple[Place, ...]  # in rank order
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +37,19 @@ class Slot:
     resources: Resources
     devices: tuple[DeviceId, ...] = ()
     is_draining: bool = False  #: taken back; held until its last task has been seen to end
+
+
+def taken(slots: Iterable[Slot]) -> Places:
+    return tuple([Place(slot.node, slot.resources, slot.devices) for slot in slots])
+
+
+def _sums(places: Places) -> tuple[tuple[NodeId, Resources, int], ...]:
+    """By node: what they take together, and how many they are."""
+    found: dict[NodeId, tuple[Resources, int]] = {}
+    for place in places:
+        resources, count = found.get(place.node, (NOTHING, 0))
+        found[place.node] = resources + place.resources, count + 1
+    return tuple((node, resources, count) for node, (resources, count) in found.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +111,14 @@ class JobView:
     not_before: float | None = None  #: a moment before which it is not tried again; None: at once
     user: str = ""
     problem: str = ""  #: why it could not be placed the last time, in the words of who refused; empty: it could
+    # Of its slots, because every plan asks for them:
+    places: Places = field(init=False, compare=False, repr=False)
+    sums: tuple[tuple[NodeId, Resources, int], ...] = field(init=False, compare=False, repr=False)  #: with how many
+
+    def __post_init__(self) -> None:
+        places = taken(self.slots)
+        object.__setattr__(self, "places", places)
+        object.__setattr__(self, "sums", _sums(places) if places else ())
 
     @property
     def left_s(self) -> float | None:

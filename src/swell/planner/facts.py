@@ -8,11 +8,11 @@ from functools import lru_cache
 from swell.model.cluster import NodeId
 from swell.model.job import JobId
 from swell.model.placement import Rules
-from swell.model.plan import Snapshot
+from swell.model.plan import Snapshot, taken
 from swell.model.resources import NOTHING, Resources
 from swell.planner.allow import objections
 from swell.planner.place import foreign_gpus, held_gpus
-from swell.planner.room import Room, taken
+from swell.planner.room import Room
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from dataclasses import replace
 from operator import attrgetter
 
 from swell.model.job import JobId, JobState
-from swell.model.plan import ENDLESS, Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Start
+from swell.model.plan import ENDLESS, Action, JobView, Places, Plan, Preempt, Resize, SetSlots, Slot, Start, taken
 from swell.planner.place import place
 from swell.planner.preempt import can_yield, deadline_s, resumes
 from swell.planner.price import quietness
 from swell.planner.resize import Seat, gpus_per_step, is_there, least_places, widths
-from swell.planner.room import Places, Room, taken, unnamed
+from swell.planner.room import Room, unnamed
 from swell.planner.size import spread
 from swell.planner.walk import Walk
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from swell.model.cluster import NodeId
 from swell.model.placement import Company, Rules
-from swell.model.plan import Shape
+from swell.model.plan import Place, Places, Shape
 from swell.model.resources import Resources
-from swell.planner.room import Place, Places, Room, at, size
+from swell.planner.room import Room, at, size
 
 TALLIES_MAX = 16  # a sheet's kinds of tasks at once; each costs about two megabytes with 5,000 nodes
 Groups = Sequence[tuple[Resources, int]]  # equal tasks and how many, in rank order

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from swell.model.cluster import DeviceId, NodeId
-from swell.model.plan import Slot, Snapshot
+from swell.model.plan import Place, Places, Slot, Snapshot
 from swell.planner.ground import Gpus
-from swell.planner.room import Place, Places
 
 
 def held_gpus(snapshot: Snapshot) -> Gpus:

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swell.model.job import JobState, ResizeMode
-from swell.model.plan import JobView, Shape
+from swell.model.plan import JobView, Places, Shape
 from swell.planner.fit import find
 from swell.planner.price import PREEMPT_AFTER_RESTARTS, lost_s, restart_s
 from swell.planner.rank import rank
-from swell.planner.room import Places, Room
+from swell.planner.room import Room
 
 DEADLINE_S_MIN = 60.0  # short epochs vary; nobody is killed for being a few seconds late
 DEADLINE_CHECKPOINTS = 3.0  # how many of its usual intervals a job has until the next checkpoint

@@ -12,9 +12,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
-from swell.model.plan import JobView, Snapshot
+from swell.model.plan import JobView, Place, Snapshot
 from swell.planner.rank import gpus_of
-from swell.planner.room import Place
 from swell.planner.size import least
 
 EPSILON = 1e-9  # shares of a GPU do not add up exactly

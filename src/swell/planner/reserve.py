@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from swell.model.job import JobId, JobState
-from swell.model.plan import ENDLESS, JobView
+from swell.model.plan import ENDLESS, JobView, Places
 from swell.planner.fit import find
-from swell.planner.room import Places, Room
+from swell.planner.room import Room
 
 
 @dataclass(frozen=True, slots=True)

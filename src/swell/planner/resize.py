@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 from swell.model.job import Dimension, JobId
-from swell.model.plan import JobView, Shape
+from swell.model.plan import JobView, Place, Places, Shape
 from swell.planner.fit import find
 from swell.planner.price import Contender, contender
-from swell.planner.room import Place, Places, Room, taken
+from swell.planner.room import Room
 from swell.planner.share import share_out
 
 
@@ -94,7 +94,7 @@ def is_there(seat: Seat, width: int, free: Room, others: Sequence[Room]) -> bool
 
     One that yielded for room that others still hold would come back as narrow as it was.
     """
-    held = taken(seat.job.slots)
+    held = seat.job.places
     free.give(held)
     for room in others:
         room.give(seat.places)
@@ -176,7 +176,7 @@ def _fitting_order(job: JobView, width: int) -> tuple[bool, int, JobId]:
 def _places_at(job: JobView, width: int, room: Room) -> Places | None:
     """At its present width it stays where it is, if that is still its own."""
     if width == job.width and job.slots:
-        places = taken(job.slots)
+        places = job.places
         room.take(places)
         is_there = all(_is_whole(room, place.node) for place in places)
         room.give(places)

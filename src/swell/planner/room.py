@@ -11,27 +11,16 @@ counted among the whole ones, and counted again when the last share of it is giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from swell.model.cluster import DeviceId, Node, NodeId
-from swell.model.plan import Slot
+from swell.model.plan import JobView, Place, Places, Slot
 from swell.model.resources import COPIES_MAX, Resources
 from swell.planner.ground import Gpus, Ground
 
 if TYPE_CHECKING:
     from swell.planner.fit import Tally
-
-
-class Place(NamedTuple):
-    """Where a task goes, and what it takes there."""
-
-    node: NodeId
-    resources: Resources
-    devices: tuple[DeviceId, ...] = ()  #: the GPU of which it takes a share; the whole ones that are known already
-
-
-Places = tuple[Place, ...]  # in rank order
 
 
 class _Open(NamedTuple):
@@ -41,15 +30,14 @@ class _Open(NamedTuple):
     shares: int
 
 
-class _Shared:
-    """Which GPUs of one node are open, and which are known to be held whole."""
+class _Shared(NamedTuple):
+    """Which GPUs of one node are open, and which are known to be held whole. Never changed, but replaced."""
 
-    def __init__(self, open_: dict[DeviceId, _Open], whole: frozenset[DeviceId]) -> None:
-        self.open = open_
-        self.whole = whole
+    open: Mapping[DeviceId, _Open]
+    whole: frozenset[DeviceId]
 
-    def copy(self) -> _Shared:
-        return _Shared(dict(self.open), self.whole)
+
+NOTHING_SHARED = _Shared({}, frozenset())
 
 
 class Room:
@@ -75,18 +63,17 @@ class Room:
         """What the nodes offer, without `foreign` GPUs; None: as if nobody outside Swell used any."""
         ground = Ground(nodes, foreign)
         here = ground.nodes.values()
-        free = {one.id: Resources(one.cpus_milli, one.memory_mib, len(ground.cards[one.id].sizes)) for one in here}
+        free = {one.id: _offer(one, len(ground.cards[one.id].sizes)) for one in here}
         tasks = {one.id: one.tasks_max for one in here if one.tasks_max is not None}
-        return cls(ground, free, tasks, {one.id: _Shared({}, frozenset()) for one in here if one.devices})
+        return cls(ground, free, tasks, dict.fromkeys((one.id for one in here if one.devices), NOTHING_SHARED))
 
     def copy(self) -> Room:
-        shared = {node: shared.copy() for node, shared in self._shared.items()}
-        return Room(self.ground, dict(self._free), dict(self._tasks), shared)
+        return Room(self.ground, dict(self._free), dict(self._tasks), dict(self._shared))
 
     def only(self, node: NodeId) -> Room:
         """A sheet of its own with one node."""
         tasks = {node: self._tasks[node]} if node in self._tasks else {}
-        shared = {node: self._shared[node].copy()} if node in self._shared else {}
+        shared = {node: self._shared[node]} if node in self._shared else {}
         return Room(self.ground, {node: self._free[node]}, tasks, shared)
 
     def on(self, node: NodeId) -> Resources:
@@ -127,6 +114,16 @@ class Room:
                 self._note(place.node, -1)
                 if place.devices and place.node in self._shared:  # it may have lost its last GPU
                     self._take_devices(place)
+
+    def hold(self, job: JobView) -> None:
+        """Take all that it holds, which may be thousands of tasks."""
+        for node, resources, count in job.sums:
+            if node in self._free:
+                self._free[node] -= resources
+                self._note(node, -count)
+        for place in job.places:
+            if place.devices and place.node in self._shared:
+                self._take_devices(place)
 
     def give(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -192,7 +189,7 @@ class Room:
             self._take_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
         else:
             shared = self._shared[place.node]
-            shared.whole = shared.whole.union(place.devices)
+            self._shared[place.node] = shared._replace(whole=shared.whole.union(place.devices))
             if shared.open:
                 self._free[place.node] += self._open_among(place)
 
@@ -201,13 +198,13 @@ class Room:
             self._give_share(place.node, place.devices[0], place.resources.gpu_memory_mib)
         else:
             shared = self._shared[place.node]
-            shared.whole = shared.whole.difference(place.devices)
+            self._shared[place.node] = shared._replace(whole=shared.whole.difference(place.devices))
             if shared.open:
                 self._free[place.node] -= self._open_among(place)
 
     # -- one GPU, several tasks --------------------------------------------------------------------------------
 
-    def _open_on(self, node: NodeId) -> dict[DeviceId, _Open]:
+    def _open_on(self, node: NodeId) -> Mapping[DeviceId, _Open]:
         return self._shared[node].open if node in self._shared else {}
 
     def _open_among(self, place: Place) -> Resources:
@@ -249,19 +246,22 @@ class Room:
         return self._cards[node].sizes.get(device, 0) if is_whole else 0
 
     def _take_share(self, node: NodeId, device: DeviceId, mib: int) -> None:
-        opened = self._shared[node].open
-        if device not in opened:
-            opened[device] = _Open(self._cards[node].sizes.get(device, 0), 0)
-            self._free[node] -= NO_GPU if device in self._shared[node].whole else ONE_GPU
-        opened[device] = _Open(opened[device].free_mib - mib, opened[device].shares + 1)
+        shared = self._shared[node]
+        before = shared.open.get(device)
+        if before is None:
+            before = _Open(self._cards[node].sizes.get(device, 0), 0)
+            self._free[node] -= NO_GPU if device in shared.whole else ONE_GPU
+        after = _Open(before.free_mib - mib, before.shares + 1)
+        self._shared[node] = shared._replace(open={**shared.open, device: after})
 
     def _give_share(self, node: NodeId, device: DeviceId, mib: int) -> None:
-        opened = self._shared[node].open
-        before = opened[device]
-        opened[device] = _Open(before.free_mib + mib, before.shares - 1)
+        shared = self._shared[node]
+        before = shared.open[device]
+        opened = {**shared.open, device: _Open(before.free_mib + mib, before.shares - 1)}
         if before.shares == 1:
             del opened[device]
-            self._free[node] += NO_GPU if device in self._shared[node].whole else ONE_GPU
+            self._free[node] += NO_GPU if device in shared.whole else ONE_GPU
+        self._shared[node] = shared._replace(open=opened)
 
     def _narrow(self, other: Room) -> None:
         """Keep what is there in the other room, too."""
@@ -291,13 +291,13 @@ class Room:
 NO_GPU, ONE_GPU = Resources(), Resources(gpus=1)
 
 
+def _offer(node: Node, gpus: int) -> Resources:
+    return node.capacity if gpus == len(node.devices) else Resources(node.cpus_milli, node.memory_mib, gpus)
+
+
 def size(free: Resources) -> tuple[int, int, int]:
     """Nodes are compared by what is scarcest first."""
     return free.gpus, free.cpus_milli, free.memory_mib
-
-
-def taken(slots: Iterable[Slot]) -> Places:
-    return tuple([Place(slot.node, slot.resources, slot.devices) for slot in slots])
 
 
 def unnamed(places: Places) -> Places:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from swell.model.job import JobId
 from swell.model.placement import Rules
-from swell.model.plan import JobView, Plan, Snapshot
+from swell.model.plan import JobView, Place, Plan, Snapshot
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner.quota import Sheet
-from swell.planner.room import Place, taken
 from swell.planner.size import least
 
 LACKING = frozenset(
@@ -53,7 +52,7 @@ def find_shortages(snapshot: Snapshot, plan: Plan) -> tuple[Shortage, ...]:
     """In the order of the line."""
     sheet = Sheet(snapshot)
     for job in snapshot.holding:
-        sheet.add(job, taken(job.slots))
+        sheet.add(job, job.places)
     found = []
     for number, verdict in plan.verdicts.items():
         job = snapshot.jobs_by_id[number]

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from swell.model.cluster import NodeId
 from swell.model.job import Dimension
 from swell.model.placement import Company
-from swell.model.plan import JobView, Shape
+from swell.model.plan import JobView, Place, Places, Shape
 from swell.model.resources import COPIES_MAX
 from swell.planner.fit import Groups, Kind, find, least_width, ranks, tally
-from swell.planner.room import Place, Places, Room, at
+from swell.planner.room import Room, at
 
 
 def least(shape: Shape) -> Groups:

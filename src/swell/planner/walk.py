@@ -7,7 +7,7 @@ from functools import cached_property
 
 from swell.model.cluster import NodeId
 from swell.model.job import JobId, JobState
-from swell.model.plan import JobView, Slot, Snapshot, Verdict
+from swell.model.plan import JobView, Places, Slot, Snapshot, Verdict, taken
 from swell.model.reason import Code
 from swell.planner.fit import beside, find
 from swell.planner.place import Devices, foreign_gpus, held_gpus
@@ -16,7 +16,7 @@ from swell.planner.quota import Sheet
 from swell.planner.rank import is_late, may_change_slots, rank
 from swell.planner.reserve import Holder, Reservation, reserve
 from swell.planner.resize import least_places
-from swell.planner.room import Places, Room, taken
+from swell.planner.room import Room
 from swell.planner.size import claim, most, seat
 
 
@@ -39,9 +39,8 @@ class Walk:
         is_complete = len(reachable) == len(snapshot.nodes)
         self.reachable = self.empty if is_complete else Room.of(reachable)  # and the part of it that answers
         self.free = Room.of(reachable, foreign=foreign)  # what nobody holds at this moment
-        held_places = [(job, taken(job.slots)) for job in snapshot.holding]
-        for _, places in held_places:
-            self.free.take(places)
+        for job in snapshot.holding:
+            self.free.hold(job)
         self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way
         self.holders: list[Holder] = []  # of what is missing in `line`
         self.seats: dict[JobId, Places] = {}  # what each of those that run keeps in `line`
@@ -52,8 +51,8 @@ class Walk:
         self.is_plain = _is_plain(snapshot)  # nobody is overtaken, late or limited
         self.held = Sheet(snapshot)  # what users hold at this moment
         self.kept = Sheet(snapshot)  # and what they keep in `line`
-        for job, places in held_places:
-            self._enter(job, places)
+        for job in snapshot.holding:
+            self._enter(job, job.places)
         self.spare = self.free.copy()  # what is free and nobody ahead has a claim to
         self.first: Reservation | None = None
         self.front: JobId | None = None  # the first that waits for room, with a claim or a reservation
