@@ -155,7 +155,7 @@ class ClusterWorks:
         self._adopter = Adopter(self._port, cluster, manager, self._has_begun, self._priorities.table)
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
-        self._teller = Teller(scene, lambda: self._lease.is_held)
+        self._teller = Teller(scene, lambda: self._lease.is_held, lambda: self.engine.is_busy)
         self._stand_ins = StandIns(
             self._stand_ins_port,
             cluster,

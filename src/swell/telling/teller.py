@@ -1,9 +1,9 @@
 """Who says it, and how fast?
 
 One thread, one thing after the other. It takes no more than a tenth of a core and takes no more than fifty turns a
-second, of a call or two each, whatever there is to be said: the controller and the binds go first. An API server that
-is busy is left alone for a while; where our role does not allow a call it is said once in our log, and tried again much
-later.
+second, of a call or two each, whatever there is to be said, and far fewer while pods are being bound: those go first,
+and most of what could be said of them is no longer true a moment later. An API server that is busy is left alone for a
+while; where our role does not allow a call it is said once in our log, and tried again much later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-TURNS_PER_S = 50  # beside hundreds of binds a second it is not noticed
+TURNS_PER_S = 50
+TURNS_PER_S_BUSY = 5  # beside hundreds of binds a second it is not noticed
 CORE_SHARE = 0.05  # of looking, and as much of telling: a look at 10,000 jobs takes a tenth of a second
 BUSY_S = 5.0
 DENIED_S = 600.0  # a role that lacks a verb is given it by a person
@@ -42,10 +43,16 @@ class Channel(Protocol):
 
 
 class Teller(threading.Thread):
-    def __init__(self, scene: Scene, may_tell: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        may_tell: Callable[[], bool] = lambda: True,
+        is_busy: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__(name="teller", daemon=True)
         self._scene = scene
         self._may_tell = may_tell  #: are we the server that acts?
+        self._is_busy = is_busy  #: are pods being bound?
         self._channels: tuple[Channel, ...] = (Conditions(scene), History(scene), Waits(scene), Marks(scene))
         self._turns = itertools.count()
         self._silent_until: dict[Channel, float] = {}
@@ -68,7 +75,7 @@ class Teller(threading.Thread):
                 if time.monotonic() >= look_at:
                     look_at = time.monotonic() + max(LOOK_S, _seconds(self.look)[1] / CORE_SHARE)
                 has_told, spent_s = _seconds(self._turn)
-                pause_s = max(1 / TURNS_PER_S, spent_s / CORE_SHARE)
+                pause_s = max(1 / (TURNS_PER_S_BUSY if self._is_busy() else TURNS_PER_S), spent_s / CORE_SHARE)
                 self._is_closing.wait(pause_s if has_told else max(pause_s, look_at - time.monotonic()))
             except Unavailable as trouble:
                 pause_s = pause_after(trouble)

@@ -6,6 +6,7 @@ One thread goes over the attempts that are due, works out the next steps of each
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +68,7 @@ class Carrier(threading.Thread):
         self._wake = wake  #: the controller should look
         self._now = now
         self._monotonic = monotonic
+        self.called_at = -math.inf
         self._is_closing = False
 
     def run(self) -> None:
@@ -116,6 +118,7 @@ class Carrier(threading.Thread):
         calls += self._reservations.calls(self._lives.sharing(), nodes)
         calls += self._leftovers.calls(self._lives.is_active, self._monotonic())
         if calls:
+            self.called_at = self._monotonic()
             self._port.gather(calls)
         return is_rest or bool(calls)
 

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 Document = dict[str, Any]
 
 LOGS_S = 10.0  # so long an end waits for the rest of its log
+BUSY_S = 1.0
 SILENCE_S = 60.0  # a node that is not ready for longer is out of reach
 
 
@@ -196,6 +197,11 @@ class KubernetesEngine:
     def gpu_utilizations(self) -> dict[NodeId, float]:
         """The cluster's own monitoring has them."""
         return {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Were calls made just now? Whoever is in no hurry waits."""
+        return self._monotonic() - self._carrier.called_at < BUSY_S
 
     def has_attempt_of(self, job: int) -> bool:
         return self._lives.is_active(job)
