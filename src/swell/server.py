@@ -6,6 +6,7 @@ The composition root: the only module that knows the store, the engine, the cont
 from __future__ import annotations
 
 import argparse
+import gc
 import getpass
 import logging
 import os
@@ -42,6 +43,7 @@ from swell.store import open_store
 from swell.works import LocalWorks, make_works
 
 FOLDER_LOOK_S = 10.0
+GARBAGE = (50_000, 20, 50)  # we make hardly any cycles, and to look for them among a cluster's pods takes long
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +103,7 @@ def main() -> int:
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     os.umask(0o077)
+    gc.set_threshold(*GARBAGE)
     try:
         serve(StateFolder(Path(options.state).absolute(), options.socket), flags)
     except AlreadyServed as error:
