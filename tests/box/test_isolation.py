@@ -109,7 +109,8 @@ def test_a_command_runs_beside_ones_own_task_and_nobody_elses(people, annas):
 
 def test_the_queue_is_for_all_to_see(people, annas):
     ben = people[1]
-    assert str(annas) not in ben.swell("ps").stdout
+    assert annas not in [job["id"] for job in ben.swell("ps", "-o", "json").json]
+    assert "annas" not in ben.swell("ps").stdout
     for which in (["--all-users"], ["-u", people[0].name]):
         [row] = [job for job in ben.swell("ps", *which, "-o", "json").json if job["id"] == annas]
         assert (row["name"], row["user"], row["state"]) == ("annas", people[0].name, "running")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.placement import Rules
 from swell.planner.allow import objections
 
 Gpus = frozenset[tuple[NodeId, DeviceId]]
+KNOWN_MAX = 4  # of one plan: with and without what outsiders use, all nodes and those that answer
 
 
 class Cards:
@@ -25,7 +27,9 @@ class Cards:
 class Ground:
     """What stays as it is while room is given and taken: the nodes, small ones first."""
 
-    def __init__(self, nodes: Iterable[Node], foreign: Gpus | None) -> None:
+    _known: ClassVar[tuple[tuple[tuple[Node, ...], Gpus | None, Ground], ...]] = ()  #: the latest first
+
+    def __init__(self, nodes: Sequence[Node], foreign: Gpus | None) -> None:
         in_order = sorted(nodes, key=lambda node: (len(node.devices), node.cpus_milli, node.memory_mib, node.id))
         self.nodes = {node.id: node for node in in_order}
         with_foreign = {node for node, _ in foreign or ()}
@@ -33,6 +37,17 @@ class Ground:
         self.numbers = {node.id: number for number, node in enumerate(in_order)}
         self.is_cluster = any(node.labels is not None for node in in_order)  # otherwise there are no rules
         self._allowed: dict[Rules | None, frozenset[NodeId]] = {}
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], foreign: Gpus | None) -> Ground:
+        """The last one again where nothing has changed: the same nodes are the same tuple (a memory, no state)."""
+        for seen, their_foreign, known in cls._known:
+            if seen is nodes and their_foreign == foreign:
+                return known
+        made = cls(nodes, foreign)
+        if isinstance(nodes, tuple):
+            cls._known = ((nodes, foreign, made), *cls._known[: KNOWN_MAX - 1])
+        return made
 
     def allowed(self, rules: Rules | None) -> Collection[NodeId]:
         """Where tasks with these rules may go."""

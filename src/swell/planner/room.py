@@ -59,9 +59,9 @@ class Room:
         self.tallies: dict[object, Tally] = {}  #: what fit.py has counted here
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], *, foreign: Gpus | None = None) -> Room:
+    def of(cls, nodes: Sequence[Node], *, foreign: Gpus | None = None) -> Room:
         """What the nodes offer, without `foreign` GPUs; None: as if nobody outside Swell used any."""
-        ground = Ground(nodes, foreign)
+        ground = Ground.of(nodes, foreign)
         here = ground.nodes.values()
         free = {one.id: _offer(one, len(ground.cards[one.id].sizes)) for one in here}
         tasks = {one.id: one.tasks_max for one in here if one.tasks_max is not None}

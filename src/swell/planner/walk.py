@@ -38,7 +38,8 @@ class Walk:
         self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
         is_complete = len(reachable) == len(snapshot.nodes)
         self.reachable = self.empty if is_complete else Room.of(reachable)  # and the part of it that answers
-        self.free = Room.of(reachable, foreign=foreign)  # what nobody holds at this moment
+        answering = snapshot.nodes if is_complete else reachable
+        self.free = Room.of(answering, foreign=foreign)  # what nobody holds at this moment
         for job in snapshot.holding:
             self.free.hold(job)
         self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way
@@ -95,7 +96,7 @@ class Walk:
     @cached_property
     def lawless(self) -> Room:
         """The whole cluster, without rules."""
-        return Room.of(replace(node, labels=None) for node in self.snapshot.nodes)
+        return Room.of([replace(node, labels=None) for node in self.snapshot.nodes])
 
     def visit(self, job: JobView) -> None:
         if job.state is not JobState.QUEUED:

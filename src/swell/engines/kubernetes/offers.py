@@ -13,7 +13,10 @@ from swell.model.cluster import Node, NodeId
 
 
 class Offers:
-    """The same objects as before for those that nothing has changed on; of one thread."""
+    """The same objects as before for those that nothing has changed on, and for all of them together; of one thread.
+
+    Whoever plans knows what it has seen before by that.
+    """
 
     def __init__(self, cluster: Cluster, lives: Lives, reservations: Reservations) -> None:
         self._cluster = cluster
@@ -23,15 +26,16 @@ class Offers:
         self._all: tuple[Node, ...] = ()
 
     def look(self, seen: Mapping[NodeId, NodeSeen], stale: Iterable[NodeId]) -> tuple[Node, ...]:
-        changed = {*stale, *(self._made.keys() ^ seen.keys())}
-        for name in changed:
+        is_news = False
+        for name in {*stale, *(self._made.keys() ^ seen.keys())}:
             if name in seen:
                 made = self._make(seen[name])
                 if self._made.get(name) != made:
                     self._made[name] = made
-            else:
-                self._made.pop(name, None)
-        if changed:
+                    is_news = True
+            elif self._made.pop(name, None) is not None:
+                is_news = True
+        if is_news:
             self._all = tuple(self._made[name] for name in sorted(self._made))
         return self._all
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from swell.engines.kubernetes.quantities import GPU, pod_resources, quantity, resources
@@ -270,6 +271,7 @@ def _kept(given: dict[str, str] | None, names: tuple[str, ...]) -> dict[str, str
     return {name: given[name] for name in names if name in given} if given else {}
 
 
+@lru_cache(maxsize=4096)  # most of what happens at the same time happens to many pods
 def moment(text: str) -> float:
     """Kubernetes writes whole seconds of UTC, or microseconds."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).replace(tzinfo=UTC).timestamp()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from swell.model.resources import NOTHING, Resources
@@ -26,7 +27,8 @@ UNITS = {
 }
 
 
-def quantity(text: object) -> Decimal:
+@lru_cache(maxsize=4096)  # pods are many, and ask for the same few amounts
+def quantity(text: str | int) -> Decimal:
     """As the API server has accepted it; what is no quantity counts as nothing."""
     match = QUANTITY.fullmatch(str(text).strip())
     if match is None:

@@ -1,0 +1,56 @@
+"""What do all the nodes offer us?"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.lives import Lives
+from swell.engines.kubernetes.offers import Offers
+from swell.engines.kubernetes.picture import NodeSeen, PodSeen
+from swell.engines.kubernetes.reserving import Reservations
+from swell.model.resources import Resources
+
+from .pieces import make_pod, make_wanted
+
+REFERENCE = {"kind": "Pods", "metadata": {"uid": "pod-0"}, "pods": [{"name": "train-worker-0", "uid": "pod-0"}]}
+
+
+def node(name: str) -> NodeSeen:
+    return NodeSeen(name, Resources(4000, 8192, 2), 110, (), (), False, True, None, 1024, "GPU")
+
+
+class Standing:
+    """Pods that stand on nodes, by the name of the node."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, list[PodSeen]] = {}
+
+    def pods_on(self, name: str) -> list[PodSeen]:
+        return self.pods.get(name, [])
+
+    def root(self, pod: PodSeen) -> str:
+        return pod.uid
+
+    def is_one(self, pod: PodSeen) -> bool:
+        return False
+
+
+def test_nodes_are_the_same_objects_and_the_same_tuple_until_one_of_them_offers_something_else() -> None:
+    there = Standing()
+    lives = Lives("s")
+    offers = Offers(cast(Cluster, there), lives, cast(Reservations, there))
+    seen = {"n1": node("n1"), "n2": node("n2")}
+    first = offers.look(seen, ())
+    lives.begin(make_wanted(1), REFERENCE)
+    there.pods["n1"] = [make_pod(0, node="n1", owner=None)]  # ours: it is counted where it was planned
+    again = offers.look(seen, ["n1"])
+    there.pods["n2"] = [make_pod(1, node="n2", owner=None)]
+    other = offers.look(seen, ["n2"])
+    gone = offers.look({"n2": seen["n2"]}, ())
+
+    assert [(one.id, one.cpus_milli, one.tasks_max) for one in first] == [("n1", 4000, 110), ("n2", 4000, 110)]
+    assert again is first
+    assert [(one.id, one.cpus_milli, one.tasks_max) for one in other] == [("n1", 4000, 110), ("n2", 3900, 109)]
+    assert other[0] is first[0]
+    assert gone == other[1:]
