@@ -9,6 +9,7 @@ sees it.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 import time
@@ -21,7 +22,7 @@ from swell.engines.kubernetes.cluster import JOBSET_NAME, Cluster
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.objects import without_server_fields
 from swell.engines.kubernetes.picture import PodSeen
-from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.resources import NotServed
 from swell.errors import NotFound, Rejected, SwellError
 from swell.manifests import Context, read_document
@@ -37,6 +38,8 @@ GROUP_SIZE = "fluence.group-size"
 GROUP_API = "scheduling.x-k8s.io/v1alpha1"
 SETTLED_S = 2.0  # a group of which nobody says how many it has is whole when for so long none has come
 GATHER_S = 0.02  # pods come in bursts; and where looking takes long because many wait, it is done less often
+LISTED_S = 5.0  # so long a list of groups is believed
+LIST_AGAIN_S = 0.2  # where one is missing in it
 LET_GO_S = 1.0  # so long what was deleted may go unnoticed
 BY = "kubectl"
 DELETED = "its job was deleted with `swell delete` before it had begun; create it again to run it"
@@ -94,7 +97,10 @@ class Adopter(threading.Thread):
         self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
         self._incomplete: dict[str, str] = {}  #: uid of a pod → what its group waits for
         self._references: dict[JobId, Document] = {}
-        self._sizes: dict[Group, int] = {}
+        self._sizes: dict[Group, int] = {}  #: of those that wait; 0: nobody says
+        self._listed: dict[
+            str, tuple[float, dict[str, int]]
+        ] = {}  #: namespace → when its groups were listed, and those
         self._let_go_at = 0.0
         self._bell = threading.Event()
         self._is_closing = False
@@ -247,12 +253,21 @@ class Adopter(threading.Thread):
         return self._sizes[group] or None
 
     def _asked_size(self, group: Group) -> int:
+        """All of a namespace at once: they come in bursts, and an API server under load takes its time for each."""
+        at, sizes = self._listed.get(group.namespace, (-math.inf, {}))
+        age_s = self._now() - at
+        if age_s > LISTED_S or (group.name not in sizes and age_s > LIST_AGAIN_S):
+            sizes = self._list_sizes(group.namespace)
+            self._listed[group.namespace] = self._now(), sizes
+        return sizes.get(group.name, 0)
+
+    def _list_sizes(self, namespace: str) -> dict[str, int]:
         try:
             resource = self._port.resource(GROUP_API, "PodGroup")
-            found = self._port.get(resource, group.name, group.namespace)
+            found = self._port.list(Selection(resource, namespace)).items
         except (NotServed, NotFound):
-            return 0
-        return int((found.get("spec") or {}).get("minMember") or 0)
+            return {}
+        return {one["metadata"]["name"]: int((one.get("spec") or {}).get("minMember") or 0) for one in found}
 
     # -- what is gone ----------------------------------------------------------------------------------------------
 
