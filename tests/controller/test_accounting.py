@@ -195,6 +195,17 @@ def test_a_share_of_a_gpu_counts_by_its_memory(stage: Stage) -> None:
     assert stage.states(job) == ["starting"]
 
 
+def test_a_share_that_is_held_before_its_gpu_is_seen_counts_by_its_memory_from_then_on(stage: Stage) -> None:
+    role = Role("worker", ("train",), Resources(100, 0, 0, 256), 1)
+    stage.begin(stage.submit(roles=(role,)))
+    stage.restart()
+    unknown = stage.controller.accounts.faded_gpu_s("me", stage.clock.time + 100)
+    stage.cycle(0.0)
+    known = stage.controller.accounts.faded_gpu_s("me", stage.clock.time + 100)
+
+    assert (unknown, known) == (pytest.approx(100, rel=1e-3), pytest.approx(25, rel=1e-3))
+
+
 def test_gpus_that_were_seen_once_are_remembered(stage: Stage) -> None:
     stage.cycle()
     stage.engine.nodes = (replace(NODE, devices=(Device("new", 2048, "m"),)),)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.job import AttemptId, JobId
 from swell.model.plan import Slot
-from swell.model.usage import Account, DayOfUse, Used, charged_gpus, cpu_seconds, faded_gpu_s, gpu_seconds
+from swell.model.usage import Account, DayOfUse, DeviceMemory, Used, charged_gpus, cpu_seconds, faded_gpu_s, gpu_seconds
 from swell.store import AttemptRecord, Changes
 
 DAY_S = 86400.0
@@ -33,6 +33,16 @@ class Holding:
     slots: tuple[Slot, ...]
     created_at: float
     since: dict[int, float]  #: number of a slot → since when, where it was given later
+    charges: tuple[tuple[float, float], ...] = ()  #: since when, and what that counts in fair share: every plan asks
+
+    def charged(self, memory: DeviceMemory) -> Holding:
+        """With its charges, of GPUs of these sizes."""
+        return replace(self, charges=tuple((since, charged_gpus(slots, memory)) for since, slots in self.by_age()))
+
+    @property
+    def has_shares(self) -> bool:
+        """Then what it counts depends on how large its GPUs are."""
+        return any(slot.resources.is_share for slot in self.slots)
 
     def by_age(self) -> Iterable[tuple[float, list[Slot]]]:
         """Slots that are held since the same moment."""
@@ -56,10 +66,10 @@ class Accounts:
         """What counts in fair share: use that fades, with what is held at the moment."""
         known = self.faded.get(owner, Account()).faded(now, self.half_life_s)
         return known + sum(
-            faded_gpu_s(charged_gpus(slots, self.memory), since, now, now, self.half_life_s)
+            faded_gpu_s(charge, since, now, now, self.half_life_s)
             for one in self.held.values()
             if one.owner == owner
-            for since, slots in one.by_age()
+            for since, charge in one.charges
         )
 
     def running(self, now: float) -> Iterator[DayOfUse]:
@@ -77,7 +87,11 @@ class Accounts:
     def seen(self, nodes: Iterable[Node]) -> Accounts:
         """With the GPUs of these machines, which shares of them are counted by."""
         there = {(node.id, device.id): device.memory_mib for node in nodes for device in node.devices}
-        return self if there.items() <= self.memory.items() else replace(self, memory={**self.memory, **there})
+        if there.items() <= self.memory.items():
+            return self
+        memory = {**self.memory, **there}
+        held = {key: one.charged(memory) if one.has_shares else one for key, one in self.held.items()}
+        return replace(self, memory=memory, held=held)
 
     def enter(self, changes: Changes, owner_of: Callable[[JobId], str]) -> Accounts:
         """Bring the accounts up to what is about to be stored, and let that be stored with it."""
@@ -91,7 +105,7 @@ class Accounts:
     def hold(self, attempt: AttemptRecord, owner: str) -> None:
         """Only while nobody else has seen these accounts."""
         held = Holding(owner, attempt.slots, attempt.created_at, attempt.since)
-        self.held[AttemptId(attempt.job_id, attempt.number)] = held
+        self.held[AttemptId(attempt.job_id, attempt.number)] = held.charged(self.memory)
 
     def _take(self, attempt: AttemptRecord, changes: Changes, owner_of: Callable[[JobId], str]) -> None:
         key = AttemptId(attempt.job_id, attempt.number)
