@@ -7,7 +7,7 @@ import pytest
 from specs import spec
 from swell.adopting import refuse_shares
 from swell.errors import Rejected
-from swell.model.job import Role
+from swell.model.job import JobSpec, Role
 from swell.model.resources import Resources
 
 SHARES = spec(roles=(Role("worker", ("true",), Resources(1000, 0, 0, 6144), 1),))
@@ -26,5 +26,12 @@ def test_pods_that_are_there_cannot_be_told_which_gpu_they_share(kind: str) -> N
 
 
 def test_a_pytorchjob_is_suspended_and_changed_and_whole_gpus_need_nothing() -> None:
-    refuse_shares("PyTorchJob", SHARES)
-    refuse_shares("Pod", WHOLE)
+    assert [is_refused("PyTorchJob", SHARES), is_refused("Pod", WHOLE)] == [False, False]
+
+
+def is_refused(kind: str, asked: JobSpec) -> bool:
+    try:
+        refuse_shares(kind, asked)
+    except Rejected:
+        return True
+    return False

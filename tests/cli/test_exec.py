@@ -37,3 +37,4 @@ def test_one_without_a_shell_is_refused_in_the_runtimes_words_with_what_to_do(tm
 
 def test_without_kubectl_nothing_is_said_of_shells(tmp_path: Path) -> None:
     refuse_without_shell("train", ENTER, {"PATH": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []
