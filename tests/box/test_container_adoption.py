@@ -11,7 +11,7 @@ import pytest
 
 from box.containers import WAITS, at, inspect, made_box, made_gate, nothing_is_left, processes_of, shell
 from box.machine import Machine, Person
-from server import Gate, ended
+from server import Gate, Result, ended
 
 pytestmark = pytest.mark.slow
 box = pytest.fixture(made_box)
@@ -81,7 +81,7 @@ def test_an_adopted_one_can_be_entered_and_cancelled(box: Machine) -> None:
     kill_everything_but_the_container(box, anna, job)
     box.up()
     box.until(job, "running")
-    assert anna.swell("exec", str(job), "--", "id", "-u").stdout == f"{anna.uid}\n"
+    assert anna.swell("exec", str(job), "--", "id", "-u") == Result(0, f"{anna.uid}\n", "")
     assert anna.swell("cancel", str(job)).code == 0
     assert box.until(job, "cancelled")["exit_code"] == 9
     nothing_is_left(box, anna)

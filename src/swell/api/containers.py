@@ -1,11 +1,14 @@
-"""Is there a machine that can run the containers of a submission?"""
+"""What runs containers, and on which machine?"""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
+from collections.abc import Callable
 
 from swell.api.services import Services
-from swell.errors import Rejected
+from swell.errors import Rejected, Unavailable
+from swell.model.cluster import Node
 from swell.model.job import JobSpec
 
 FIRST_NODE_S = 5.0  # a server that was just started hears from its worker within one
@@ -17,14 +20,30 @@ async def refuse_without_runtime(services: Services, specs: list[JobSpec]) -> No
     asked = next((spec for spec in specs if spec.container is not None), None)
     if asked is None:
         return
-    nodes = services.controller.snapshot.nodes
-    until = asyncio.get_running_loop().time() + FIRST_NODE_S
-    while not nodes and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(LOOK_AGAIN_S)
-        nodes = services.controller.snapshot.nodes
-    if nodes and not any(node.container_runtime for node in nodes):
+    nodes = await _offered(services, lambda nodes: bool(nodes))
+    if nodes and not any(node.container_runtime for node in nodes.values()):
         assert asked.container is not None
         raise Rejected(
             f"job {asked.name!r} wants the image {asked.container.image!r}, but no machine here has podman or docker; "
             "install one and start the server again (swell down, swell up -d), or leave out the image"
         )
+
+
+async def runtime_on(services: Services, name: str) -> list[str]:
+    """The words that run containers there. A job outlives its server, whose workers come back a moment after it."""
+    nodes = await _offered(services, lambda nodes: name in nodes)
+    if name not in nodes:
+        raise Unavailable(
+            f"the worker on {name} has not spoken to the server yet; try again, or see worker.log in the state folder"
+        )
+    return shlex.split(nodes[name].container_runtime)
+
+
+async def _offered(services: Services, is_enough: Callable[[dict[str, Node]], bool]) -> dict[str, Node]:
+    """The machines, once they are enough, or after a while."""
+    until = asyncio.get_running_loop().time() + FIRST_NODE_S
+    while True:
+        nodes = {node.id: node for node in services.controller.snapshot.nodes}
+        if is_enough(nodes) or asyncio.get_running_loop().time() >= until:
+            return nodes
+        await asyncio.sleep(LOOK_AGAIN_S)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from fastapi import APIRouter, Query, Response
 
 from swell.api.caller import Who
+from swell.api.containers import runtime_on
 from swell.api.find import find_job
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Json
@@ -32,14 +32,13 @@ def exec_router(services: Services) -> APIRouter:
         attempt = AttemptId(job.id, task.attempt)
         if services.workers is None:
             return Json(_pod(services, attempt, task))
-        container = job.spec.container
-        runtimes = {node.id: node.container_runtime for node in services.controller.snapshot.nodes}
+        in_container = job.spec.container is not None
         return Json(
             {
                 "node": task.node,
                 "pid": services.workers.keeper(attempt, task.index),
-                "container": None if container is None else container_name(services.store.id, attempt, task.index),
-                "runtime": shlex.split(runtimes.get(task.node, "")),
+                "container": container_name(services.store.id, attempt, task.index) if in_container else None,
+                "runtime": await runtime_on(services, task.node) if in_container else [],
                 "runtime_folder": _runtime_folder(services, job),
             }
         )
