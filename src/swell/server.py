@@ -12,7 +12,6 @@ import logging
 import os
 import secrets
 import signal
-import socket
 import sys
 import threading
 import time
@@ -21,13 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from swell import __version__
 from swell.api import Measured, Services, create_app
 from swell.api.box import Box
-from swell.api.connections import ACCEPTED_AT_ONCE, WAITING_MAX, Connection
 from swell.api.doors.manage import open_standing
+from swell.api.serving import BoundedServer
 from swell.config import Cluster, Config, read_config
 from swell.controller import Controller
 from swell.controller.clock import SystemClock
@@ -247,32 +244,12 @@ class Parts:
         self.store.close()
 
 
-class _Http(uvicorn.Server):
-    """uvicorn, and the long polls let go when it ends."""
+class _Http(BoundedServer):
+    """Lets the long polls go when it ends."""
 
     def __init__(self, services: Services) -> None:
-        super().__init__(
-            uvicorn.Config(
-                Measured(create_app(services), services.metrics),
-                http=Connection,
-                ws="none",
-                proxy_headers=False,  # nobody may say for us from where they come
-                loop="asyncio",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                timeout_graceful_shutdown=3,
-                timeout_keep_alive=75,
-                backlog=ACCEPTED_AT_ONCE,
-            )
-        )
+        super().__init__(Measured(create_app(services), services.metrics), keep_alive_s=75, ends_s=3)
         self._services = services
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """asyncio has one number for how many to accept at once and how many the kernel keeps; we want two."""
-        await super().startup(sockets)
-        for listener in sockets or ():
-            listener.listen(WAITING_MAX)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Not uvicorn's own: that raises the signal again in the end, and our last steps would not be taken."""

@@ -191,6 +191,12 @@ class Machine:
     def connect(self) -> socket.socket:
         return socket.create_connection(self.address, timeout=10)
 
+    def connect_to_socket(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(10)
+        made.connect(str(self.socket))
+        return made
+
     # -- waiting -----------------------------------------------------------------------------------------------
 
     def until(self, job: int, *states: str) -> dict[str, Any]:
@@ -255,10 +261,18 @@ class Machine:
             _do("groupdel", group)
 
 
-def wait_for(is_true: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + PATIENCE_S
+def standing(sockets: list[socket.socket]) -> int:
+    """How many of them nobody has hung up on."""
+    poll = select.poll()
+    for one in sockets:
+        poll.register(one, select.POLLIN | select.POLLHUP | select.POLLERR)
+    return len(sockets) - len(poll.poll(0))
+
+
+def wait_for(is_true: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
+    until = time.monotonic() + within_s
     while not is_true():
-        assert time.monotonic() < until, f"{what} did not come within {PATIENCE_S} s"
+        assert time.monotonic() < until, f"{what} did not come within {within_s} s"
         time.sleep(0.05)
 
 

@@ -2,7 +2,7 @@
 
 A Unix socket tells who connected (SO_PEERCRED: the kernel's word, not the client's), TCP from which address. Everybody
 on a machine can connect to loopback and to the socket of a box server, so neither may be filled up: connections are
-counted by whom they come from, and one that does not get its request across in time is closed.
+counted by whom they come from, on all ports together, and one that does not get its request across in time is closed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import logging
 import resource
 import socket
 import struct
+import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +26,7 @@ CONNECTIONS_MAX = max(64, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0
 LOOPBACK_MAX = CONNECTIONS_MAX * 3 // 4  # TCP does not say who connects, so it may not take what the socket needs
 USER_MAX = CONNECTIONS_MAX // 4  # of one user on the socket, of one machine elsewhere: nobody can keep the others out
 LOOPBACK = "127.0.0.1"
-ACCEPTED_AT_ONCE = 64  # asyncio accepts so many before the first is counted; well below DESCRIPTORS_KEPT
-WAITING_MAX = 1024  # connections that the kernel keeps for us until they are accepted
+ROOT = 0  # our own worker; and root needs no tricks
 REQUEST_S = 20.0  # for a whole request to arrive; loopback brings 64 MB in a tenth of a second
 HEAD_BYTES_MAX = 256 * 1024  # of a request's line and headers; ours have one
 PEER = "swell.peer"  # in the scope's `state`; None: it came over TCP
@@ -49,6 +50,32 @@ class Peer:
         return f"pid {self.pid} uid {self.uid}"
 
 
+class Crowd:
+    """All connections of this process, by whom they come from: descriptors are the process's, whichever port took them.
+
+    Every opened door is served by a thread of its own.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[int | str] = Counter()
+
+    def enter(self, whom: int | str) -> tuple[int, int]:
+        """How many there are now, and how many of this one."""
+        with self._lock:
+            self._counts[whom] += 1
+            return self._counts.total(), self._counts[whom]
+
+    def leave(self, whom: int | str) -> None:
+        with self._lock:
+            self._counts[whom] -= 1
+            if not self._counts[whom]:
+                del self._counts[whom]
+
+
+crowd = Crowd()
+
+
 class Connection(HttpToolsProtocol):
     """uvicorn's, with a peer and bounds."""
 
@@ -68,19 +95,16 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.peer = _peer(transport.get_extra_info("socket"))
         self.app_state = {**self.app_state, PEER: self.peer}
-        if self._is_one_too_many():
+        if self._is_one_too_many(*crowd.enter(self._whom())):
             self._refuse("too many connections")
         else:
             self._expect_request()
 
-    def _is_one_too_many(self) -> bool:
-        if self.peer is not None and self.peer.uid == 0:  # our own worker; and root needs no tricks
+    def _is_one_too_many(self, everybody: int, same: int) -> bool:
+        whom = self._whom()
+        if whom == ROOT:
             return False
-        if len(self.connections) > CONNECTIONS_MAX:
-            return True
-        whom = _whom(self)
-        same = sum(_whom(other) == whom for other in self.connections)
-        return same > (LOOPBACK_MAX if whom == LOOPBACK else USER_MAX)
+        return everybody > CONNECTIONS_MAX or same > (LOOPBACK_MAX if whom == LOOPBACK else USER_MAX)
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is None and self._head_bytes is not None:
@@ -101,6 +125,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        crowd.leave(self._whom())
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -117,13 +142,12 @@ class Connection(HttpToolsProtocol):
         self._stop_waiting()
         self.transport.abort()
 
+    def _whom(self) -> int | str:
+        """A user of this machine, or an address."""
+        return str((self.client or (LOOPBACK,))[0]) if self.peer is None else self.peer.uid
+
     def _origin(self) -> str:
         return str(self.peer or (self.client or ("?",))[0])
-
-
-def _whom(connection: Any) -> int | str:
-    """A user of this machine, or an address."""
-    return str((connection.client or (LOOPBACK,))[0]) if connection.peer is None else int(connection.peer.uid)
 
 
 def _peer(found: socket.socket) -> Peer | None:

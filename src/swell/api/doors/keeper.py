@@ -13,16 +13,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import uvicorn
-
-from swell.api.connections import Connection
+from swell.api.serving import BoundedServer
 from swell.config import Door
 from swell.errors import Conflict
 from swell.listening import listen
 from swell.store import DoorRecord
 
 LOOPBACK = "127.0.0.1"
-CONNECTIONS_MAX = 500  # at once; more are told to come again
 ENDS_S = 5.0
 
 log = logging.getLogger(__name__)
@@ -34,7 +31,7 @@ class Doorkeeper:
     def __init__(self) -> None:
         #: What a port serves, and to which names beside loopback's; set by `create_app`.
         self.application: Callable[[DoorRecord, Sequence[str]], Any] = lambda *_: None
-        self._serving: dict[int, tuple[uvicorn.Server, threading.Thread]] = {}
+        self._serving: dict[int, tuple[BoundedServer, threading.Thread]] = {}
         self.problems: dict[int, str] = {}  #: ports that should be open and are not, and why
         self.standing: list[DoorRecord] = []  #: of config.json
 
@@ -43,20 +40,7 @@ class Doorkeeper:
         return listen(address, port, todo="choose another with --port, or end what listens there")
 
     def serve(self, door: DoorRecord, listener: socket.socket, hosts: Sequence[str] = ()) -> None:
-        config = uvicorn.Config(
-            self.application(door, hosts),
-            http=Connection,
-            ws="none",
-            proxy_headers=False,
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=1,
-        )
-        server = uvicorn.Server(config)
+        server = BoundedServer(self.application(door, hosts), keep_alive_s=30, ends_s=1)
         thread = threading.Thread(
             target=server.run, kwargs={"sockets": [listener]}, name=f"door-{door.port}", daemon=True
         )
