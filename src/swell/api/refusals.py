@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
 
 LINES_PER_WINDOW = 20  # enough to see who and what; the rest is counted
 WINDOW_S = 60.0
+LINE_MAX = 500  # characters: it may quote headers
+ASKED_SHOWN_MAX = 200  # characters of a path and its query
+CLIMBS = re.compile(r"(^|[/\\=])\.\.([/\\&?]|$)|\0")  # a step up, or a name that would end early in C
+ADDRESS = re.compile(r"^/d/[^/]*")  # it is a token (doors/entrance.py)
+
+Scope = dict[str, Any]
 
 
 class Refusals:
@@ -27,4 +36,22 @@ class Refusals:
             self._began, self._count = now, 0
         self._count += 1
         if self._count <= LINES_PER_WINDOW:
-            self._log.warning("refused %s: %s", origin, what)
+            self._log.warning("refused %s: %s", origin, what[:LINE_MAX])
+
+    def noting_climbers(self, scope: Scope, origin: str, send: Any) -> Any:
+        """In place of `send`: whoever asks for a path that leads upwards, and is refused, is written down."""
+        asked = f"{scope['path']}?{scope['query_string'].decode('latin-1')}".rstrip("?")
+        if not CLIMBS.search(unquote(asked)):
+            return send
+
+        async def noting(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                self.note(origin, f"{scope['method']} {shown(asked)}: it climbs; answered {message['status']}")
+            await send(message)
+
+        return noting
+
+
+def shown(asked: str) -> str:
+    """Of a path: on one line, bounded, and without the token that an address is."""
+    return repr(ADDRESS.sub("/d/…", asked)[:ASKED_SHOWN_MAX])

@@ -18,7 +18,7 @@ from fastapi import HTTPException
 from swell.api.caller import SCOPE_KEY, Caller
 from swell.api.connections import PEER, Peer
 from swell.api.probes import PROBE_PATHS
-from swell.api.refusals import Refusals
+from swell.api.refusals import Refusals, shown
 from swell.api.services import Services
 from swell.controller.reporting import TOKEN_PREFIX, read_token
 from swell.errors import SwellError
@@ -34,7 +34,6 @@ ADDRESS_PATHS = "/d/"  # the address is the token; doors/entrance.py reads it
 WORKER_PATHS = "/api/v1/workers/"
 JOB_PATHS = "/api/v1/attempts/"
 SOCKET_HOST = "localhost"  # what the Host header says on the Unix socket, which no browser can reach
-TEXT_SHOWN_MAX = 200  # of a refusal's text in the log: it may quote what was sent
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ class Guard:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         refusal, origin = await self._examine(scope, headers)
         if refusal is not None:
-            self._refusals.note(origin, f"{scope['method']} {scope['path'][:TEXT_SHOWN_MAX]!r}: {refusal[2]}")
+            self._refusals.note(origin, f"{scope['method']} {shown(scope['path'])}: {refusal[2]}")
             await _answer(send, *refusal)
             return
         limit = _body_limit(scope["path"])
@@ -67,7 +66,8 @@ class Guard:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
         is_ours = scope["path"].startswith(OUR_PATHS) or scope["path"] in (METRICS_PATH, *PROBE_PATHS)
-        await (self._app if is_ours else self._doors)(scope, _Bounded(receive, limit), send)
+        noting = self._refusals.noting_climbers(scope, origin, send)
+        await (self._app if is_ours else self._doors)(scope, _Bounded(receive, limit), noting)
 
     async def _examine(self, scope: Scope, headers: dict[bytes, str]) -> tuple[Refusal | None, str]:
         """Why it may not pass, and from where it came; who passes is in the scope afterwards."""

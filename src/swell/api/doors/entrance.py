@@ -18,6 +18,7 @@ from swell.api.doors.genai import genai_router
 from swell.api.doors.kubeprofiler import kubeprofiler_router
 from swell.api.doors.visitor import SCOPE_KEY, Visitor
 from swell.api.doors.wire import door_app
+from swell.api.refusals import Refusals
 from swell.api.services import Services
 from swell.api.wire import Json
 from swell.controller.reporting import read_token
@@ -42,6 +43,7 @@ class Doors:
         self.rooms = {name: door_app([router]) for name, router in routers.items()}
         self._all = door_app(list(routers.values()))
         self._refused, self._said_at = 0, 0.0
+        self._refusals = Refusals(log)  #: of the opened ports, all together
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if not scope["path"].startswith(CAPABILITY):
@@ -60,7 +62,7 @@ class Doors:
 
     def listener(self, door: DoorRecord, hosts: Sequence[str]) -> Any:
         """What an opened port serves: one door, in the name of whoever opened it, without an admin's rights."""
-        return Listener(self.rooms[door.name], door, hosts, self._services)
+        return Listener(self.rooms[door.name], door, hosts, self._services, self._refusals)
 
     def _by_job(self, token: str) -> tuple[Any, Visitor] | None:
         attempt = read_token(self._services.job_secret, token, self._services.now())
@@ -87,34 +89,42 @@ class Doors:
         self._refused += 1
         now = time.monotonic()
         if now - self._said_at > SAY_S:
-            origin = scope["client"][0] if scope.get("client") else "somebody"
-            log.warning("refused %d requests under addresses that are forged or over, last: %s", self._refused, origin)
+            log.warning(
+                "refused %d requests under addresses that are forged or over, last: %s", self._refused, _from(scope)
+            )
             self._refused, self._said_at = 0, now
 
 
 class Listener:
     """A port without a token. A browser can be made to send requests to it by any page, so Host and Origin count."""
 
-    def __init__(self, room: Any, door: DoorRecord, hosts: Sequence[str], services: Services) -> None:
+    def __init__(
+        self, room: Any, door: DoorRecord, hosts: Sequence[str], services: Services, refusals: Refusals
+    ) -> None:
         self._room = room
         self._hosts = {f"{name}:{door.port}" for name in ("127.0.0.1", "localhost", *hosts)}
+        self._origins = {None, *(f"http://{host}" for host in self._hosts)}  #: None: no page sent it
         self._services = services
+        self._refusals = refusals
         self._owner, self._origin = door.owner, f"door {door.name} on port {door.port}"
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
-        headers = dict(scope["headers"])
-        host, origin = headers.get(b"host", b"").decode("latin-1"), headers.get(b"origin")
-        own = [f"http://{name}".encode() for name in self._hosts]
-        if host not in self._hosts or (origin is not None and origin not in own):
-            said = f"this port answers to {' and '.join(sorted(self._hosts))} only, and to pages of no other site"
-            await Json({"error": said}, 403)(scope, receive, send)
-            return
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host, origin = headers.get(b"host", ""), headers.get(b"origin")
         caller = self._services.acting_for(self._owner, self._origin)
-        if caller is None:
-            await Json({"error": f"{self._owner}, who opened this port, is nobody here any more"}, 403)(
-                scope, receive, send
-            )
+        if host not in self._hosts or origin not in self._origins:
+            said = f"this port answers to {' and '.join(sorted(self._hosts))} only, and to pages of no other site"
+        elif caller is None:
+            said = f"{self._owner}, who opened this port, is nobody here any more"
+        else:
+            noting = self._refusals.noting_climbers(scope, _from(scope), send)
+            await self._room({**scope, SCOPE_KEY: Visitor(caller), CALLER_KEY: caller}, receive, noting)
             return
-        await self._room({**scope, SCOPE_KEY: Visitor(caller), CALLER_KEY: caller}, receive, send)
+        self._refusals.note(_from(scope), f"{self._origin}: Host {host!r}, Origin {origin!r}: {said}")
+        await Json({"error": said}, 403)(scope, receive, send)
+
+
+def _from(scope: Scope) -> str:
+    return scope["client"][0] if scope.get("client") else "somebody"
