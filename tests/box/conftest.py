@@ -4,14 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from box.machine import Machine, what_is_missing
+from box.machine import Machine, refuse_what_is_missing
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _possible() -> None:
-    """All of this tier, or it says what is missing."""
-    if what_is_missing():
-        pytest.skip(what_is_missing())
+    """All of this tier, or it fails and says what is missing."""
+    refuse_what_is_missing()
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from box.machine import Machine, Person, wait_for, what_is_missing
+from box.machine import Machine, Person, refuse_what_is_missing, wait_for
 from e2e.containers import OPTIONS, RUNTIME, archive
 from e2e.disks import need
 from server import Gate, Result
@@ -21,9 +19,7 @@ WAITS = "trap 'echo asked; exit 9' TERM; echo ready; while :; do sleep 0.1; done
 
 
 def made_box() -> Iterator[Machine]:
-    missing = what_is_missing()
-    if missing:
-        pytest.skip(missing)
+    refuse_what_is_missing()
     need("newuidmap", "uidmap")
     with Machine(container_command=COMMAND, container_options=OPTIONS) as machine:
         for person in machine.people:

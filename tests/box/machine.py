@@ -38,12 +38,12 @@ SYSTEM_PYTHON = "/usr/bin/python3"  # ours may lie where only root can go
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
-def what_is_missing() -> str:
-    """Why these tests cannot run here; empty: they can."""
-    if os.geteuid() != 0:
-        return "box tests make Unix users: run them as root"
-    programs = [name for name in ("useradd", "userdel", "groupadd", "setpriv", SYSTEM_PYTHON) if not shutil.which(name)]
-    return f"box tests need {', '.join(programs)}: apt-get install -y passwd util-linux python3" if programs else ""
+def refuse_what_is_missing() -> None:
+    assert os.geteuid() == 0, "box tests make Unix users, which needs root: sudo make test"
+    programs = ("useradd", "userdel", "groupadd", "groupdel", "setpriv", "prlimit", SYSTEM_PYTHON)
+    missing = [name for name in programs if not shutil.which(name)]
+    packages = "apt-get install -y passwd util-linux python3"
+    assert not missing, f"box tests need {', '.join(missing)}; get them with `make system` or: {packages}"
 
 
 class Person:

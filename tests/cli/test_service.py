@@ -9,7 +9,10 @@ from click.testing import CliRunner
 
 from swell.cli.service import command
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may install a service")
+
+@pytest.fixture
+def as_root() -> None:
+    assert os.geteuid() == 0, "only root may install a service: sudo make test"
 
 
 def service(*words: str) -> tuple[int, list[str]]:
@@ -18,7 +21,8 @@ def service(*words: str) -> tuple[int, list[str]]:
     return done.return_value, done.output.splitlines()
 
 
-def test_a_unit_leaves_tasks_alone_and_starts_the_server_in_the_foreground(tmp_path):
+@pytest.mark.slow  # not because it is: `make check` is for everybody
+def test_a_unit_leaves_tasks_alone_and_starts_the_server_in_the_foreground(as_root, tmp_path):
     code, said = service("install", "--root", str(tmp_path))
     unit = tmp_path / "etc/systemd/system/swell.service"
     lines = unit.read_text().splitlines()
@@ -39,7 +43,8 @@ def test_a_unit_leaves_tasks_alone_and_starts_the_server_in_the_foreground(tmp_p
     assert (tmp_path / "var/lib/swell").stat().st_mode & 0o777 == 0o711
 
 
-def test_what_is_removed_is_the_unit_and_never_the_data(tmp_path):
+@pytest.mark.slow  # not because it is: `make check` is for everybody
+def test_what_is_removed_is_the_unit_and_never_the_data(as_root, tmp_path):
     service("install", "--root", str(tmp_path))
     kept = tmp_path / "var/lib/swell/swell.db"
     kept.write_text("jobs")
