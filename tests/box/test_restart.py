@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from box.machine import Machine, wait_for
-from server import Gate
+from box.upgrade import make_older, version_of
+from server import SWELL, Gate
+from swell import __version__
+from swell.store.migrate import HEAD
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +61,23 @@ def test_a_restarted_server_finds_every_users_task_and_learns_its_code(box, gate
     assert {job: box.until(job, "failed")["exit_code"] for job in jobs} == jobs
 
 
+def test_an_upgrade_over_a_migration_leaves_tasks_alone_and_learns_their_codes(box, gate):
+    """The server that runs them has the tables before the last migration; the next one is this code."""
+    jobs = gated_jobs(box, gate)
+    before = pids(box, jobs)
+    box.down()
+    assert make_older(box.state.database) < HEAD
+    box.up()
+    assert version_of(box.state.database) == HEAD
+    assert {job: box.until(job, "running")["attempts"] for job in jobs} == dict.fromkeys(jobs, 1)
+    assert pids(box, jobs) == before
+    assert set(before.values()) <= set(box.processes())
+    for _ in jobs:
+        gate.open()
+    assert {job: box.until(job, "failed")["exit_code"] for job in jobs} == jobs
+    assert version_of(box.state.database.with_suffix(f".before-{HEAD}")) < HEAD
+
+
 def test_codes_of_tasks_that_end_while_nobody_looks_are_known(box, gate):
     jobs = gated_jobs(box, gate)
     before = pids(box, jobs)
@@ -67,6 +88,19 @@ def test_codes_of_tasks_that_end_while_nobody_looks_are_known(box, gate):
     wait_for(lambda: not set(before.values()) & set(box.processes()), "the tasks' end")
     box.up()
     assert {job: box.until(job, "failed")["exit_code"] for job in jobs} == jobs
+
+
+def test_the_status_says_whether_a_server_answers(box, gate):
+    gated_jobs(box, gate)
+    env = {**os.environ, "SWELL_SOCKET": str(box.socket)}
+    asked = [SWELL, "service", "status", "--root", str(box.root)]
+    up = subprocess.run(asked, env=env, capture_output=True, text=True, check=False)
+    box.down()
+    down = subprocess.run(asked, env=env, capture_output=True, text=True, check=False)
+    lines = dict(line.split(":", 1) for line in up.stdout.splitlines())
+    assert (up.returncode, down.returncode) == (0, 1)
+    assert lines["socket"].strip() == str(box.socket)
+    assert lines["answer"].strip() == f"swell {__version__}: 3 running"
 
 
 def test_a_task_whose_keeper_was_killed_lives_on_and_can_be_stopped(box):
