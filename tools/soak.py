@@ -91,17 +91,26 @@ def sharing(first: int, _: int) -> tuple[str, list[str]]:
     return _properties("tests/planner/test_sharing_properties.py", first)
 
 
+def description(first: int, _: int) -> tuple[str, list[str]]:
+    """Whatever the OpenAPI description allows, asked of a private and of a box server: no 5xx, nothing opens."""
+    return _properties("tests/api/test_description.py", first)
+
+
 def _properties(path: str, first: int) -> tuple[str, list[str]]:
     env = {**os.environ, "HYPOTHESIS_PROFILE": "soak"}
     command = [sys.executable, "-m", "pytest", "-q", path, "--timeout", "3600"]
+    print(f"{path}: hypothesis seed {first}", flush=True)
     done = subprocess.run([*command, f"--hypothesis-seed={first}"], cwd=ROOT, env=env, check=False)
-    failed = ["a property does not hold; pytest printed the example"] if done.returncode else []
+    failed = (
+        [f"{path} does not hold with hypothesis seed {first}; pytest printed the example"] if done.returncode else []
+    )
     return f"profile soak, hypothesis seed {first}", failed
 
 
 TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "properties": properties,
     "sharing": sharing,
+    "description": description,
     "crash": crash,
     "training": training,
     "keras": keras,
