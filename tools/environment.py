@@ -25,6 +25,7 @@ SYSTEM_PACKAGES = {
     "/usr/lib/openssh/sftp-server": ("openssh-sftp-server", "the network-file-system test"),
     "unshare": ("util-linux", "the reboot test"),
     "setpriv": ("util-linux", "the tests with another user"),
+    "curl": ("curl", "the tests of doors"),
     "useradd": ("passwd", "the box tests"),
     "/usr/bin/python3": ("python3", "the box tests' users"),
     "mount": ("mount", "the full-disk test"),

@@ -24,7 +24,8 @@ def resized(folder: Path, gate: Gate, *, command: tuple[str, ...], epochs: int, 
     which it takes for the width's (docs/flaws.md).
     """
     with Server(folder, gpus=2, cpus=4) as server:
-        told = {"STEP_S": str(STEP_S), "PYTHONPATH": str(SDK), **variables}
+        opened = server.client().open_door("kubeprofiler", 0)["url"]
+        told = {"STEP_S": str(STEP_S), "PYTHONPATH": str(SDK), "OPENED": opened, **variables}
         words = ("--gpus", "1..2", "--epochs", str(epochs), *(f"--env={name}={text}" for name, text in told.items()))
         job = server.start(*words, "--", *command)
         until_trained(server, job, width=2)

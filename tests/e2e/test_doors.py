@@ -5,12 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import subprocess
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from server import PATIENCE_S, Server
+
+from .disks import need
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +53,29 @@ def test_a_port_that_an_admin_opened_is_there_again_after_a_restart_until_it_is_
     assert own_server.swell("door").stdout == "no door is open; open one with: swell door open genai --port 5000\n"
     events = own_server.client().events(limit=1000)
     assert [event["kind"] for event in events if event["kind"].startswith("Door")] == ["DoorOpened", "DoorClosed"]
+
+
+def curl(*words: str) -> tuple[int, str]:
+    """The real one: status and body."""
+    command = [need("curl", "curl"), "--silent", "--max-time", "20", "--write-out", "\n%{http_code}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    body, _, status = done.stdout.rpartition("\n")
+    return int(status), body
+
+
+def test_a_plain_curl_works_where_an_admin_opened_the_door_and_nowhere_else(own_server: Server) -> None:
+    job = own_server.start("--name", "train", "--", "sh", "-c", "read line < /dev/zero")
+    own_server.until(job, "running")
+    main = json.loads(own_server.state.server_file.read_text())["url"]
+    door = own_server.swell("door", "open", "genai", "--port", "0").stdout.strip()
+    status, body = curl(f"{door}/get_all_jobs")
+    assert (status, [record["job_name"] for record in json.loads(body)]) == (200, ["train"])
+    told = {"job_name": "train", "last_checkpoint_time": 1, "completed_epochs": 1}
+    put = ("--request", "PUT", "--header", "Content-Type: application/json", "--data", json.dumps(told))
+    assert curl(*put, f"{door}/update_last_checkpoint")[0] == 200
+    assert curl(f"{main}/get_all_jobs")[0] == 404
+    assert curl("--header", "Host: evil.example", f"{door}/get_all_jobs")[0] == 403
 
 
 def test_a_port_that_was_taken_meanwhile_is_named_and_does_no_harm(own_server: Server) -> None:

@@ -10,7 +10,7 @@ import pytest
 from server import Gate
 
 from .kubeprofiler import resized
-from .training import EXAMPLES, ROOT
+from .training import EXAMPLES, ROOT, Story
 
 pytestmark = pytest.mark.slow
 
@@ -38,11 +38,21 @@ def test_a_script_for_kubeprofiler_ends_with_0_when_asked_to_stop_and_goes_on_at
     assert story.losses == pytest.approx(uninterrupted(), abs=1e-9)
 
 
-def test_so_does_one_with_the_original_library_through_the_door(tmp_path: Path, gate: Gate) -> None:
+def with_original(folder: Path, gate: Gate, address: str) -> Story:
     """All it is told of Swell is an address, in the place of its two host names."""
     script = EXAMPLES / "kubeprofiler/plain.py"
-    start = f'export JOB_MANAGER=${{SWELL_DOOR#http://}} DB=${{SWELL_DOOR#http://}}; exec "{sys.executable}" "{script}"'
-    variables = {"BATCH_SIZE": "1", "TRAINING_SET_SIZE": "50", "ORIGINAL_SNAPSHOTS": str(tmp_path / "snapshots")}
-    story = resized(tmp_path, gate, command=("sh", "-c", start), epochs=EPOCHS, PYTHONPATH=str(ORIGINAL), **variables)
+    start = f'at={address}; export JOB_MANAGER=${{at#http://}} DB=${{at#http://}}; exec "{sys.executable}" "{script}"'
+    variables = {"BATCH_SIZE": "1", "TRAINING_SET_SIZE": "50", "ORIGINAL_SNAPSHOTS": str(folder / "snapshots")}
+    return resized(folder, gate, command=("sh", "-c", start), epochs=EPOCHS, PYTHONPATH=str(ORIGINAL), **variables)
+
+
+def test_so_does_one_with_the_original_library_through_the_door(tmp_path: Path, gate: Gate) -> None:
+    story = with_original(tmp_path, gate, "$SWELL_DOOR")
     assert [life.width for life in story.lives] == [2, 1, 2]
+    assert story.losses == pytest.approx(uninterrupted(), abs=1e-9)
+
+
+def test_so_does_one_with_the_original_library_where_an_admin_opened_the_door(tmp_path: Path, gate: Gate) -> None:
+    story = with_original(tmp_path, gate, "$OPENED")
+    assert [life.width for life in story.lives][:3] == [2, 1, 2]
     assert story.losses == pytest.approx(uninterrupted(), abs=1e-9)
