@@ -58,6 +58,23 @@ def test_a_job_that_never_ran_has_ended_but_has_no_run_time(stage):
     assert stage.histogram("swell_wait_seconds") == (0.0, 0.0)
 
 
+def test_an_estimate_is_compared_with_the_run_time_of_jobs_that_succeed(stage):
+    """Not with the wait between attempts; who fails or has guessed nothing tells nothing of guesses. No guess is 0."""
+    guessed = stage.elastic(4, 4, estimate_s=20.0, resize=ResizeMode.IMMEDIATE)
+    stage.begin(guessed)
+    stage.done(stage.controller.hold(guessed, by="me"), seconds=4)
+    stage.finish(guessed, 143, cause="stopped", seconds=6)
+    stage.done(stage.controller.release(guessed, by="me"), seconds=100)
+    stage.began(guessed, 0)
+    stage.cycle(0)
+    stage.finish(guessed, 0, seconds=20)
+    for estimate_s, code in ((20.0, 1), (None, 0), (0.0, 0)):
+        other = stage.elastic(4, 4, estimate_s=estimate_s)
+        stage.begin(other)
+        stage.finish(other, code, seconds=20)
+    assert stage.histogram("swell_estimate_ratio") == (2.0, 1.5 + 20.0)
+
+
 def test_resizes_are_counted_by_direction_and_preemptions_apart_from_them(stage):
     job = stage.elastic(1, 4, resize=ResizeMode.IMMEDIATE)
     stage.begin(job)

@@ -238,11 +238,19 @@ def end(
         "reason": None if code is None else str(code),
         "ran_s": ran_s,
     }
+    if job.estimate_s is not None:
+        detail |= {"estimate_s": job.estimate_s, "used_s": round(_used_s(job, now), 3)}
     changes.events.append(EventRecord("Ended", job.id, detail=detail))
     if job.notifies == "end" or (job.notifies == "error" and state is not JobState.SUCCEEDED):
         changes.set_job(job.id, notice_due=1)
     del world.jobs[job.id]
     _let_follow(world, job.id, state)
+
+
+def _used_s(job: LiveJob, now: float) -> float:
+    """All its attempts, without the waits between them: what an estimate is of."""
+    began = None if job.attempt is None else job.attempt.started_at
+    return job.used_s + (0.0 if began is None else max(0.0, now - began))
 
 
 def _let_follow(world: World, ended: JobId, state: JobState) -> None:

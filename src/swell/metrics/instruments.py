@@ -20,13 +20,14 @@ from prometheus_client import (
 
 from swell import __version__
 from swell.controller.watch import Cycled
-from swell.model.job import ENDED
+from swell.model.job import ENDED, JobState
 from swell.store import EventRecord
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86400.0
 LONG_S = (1, 10, MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 4 * HOUR_S, 12 * HOUR_S, DAY_S, 3 * DAY_S, 7 * DAY_S)
 RESTART_S = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)
 WORK_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+TIMES = (0.1, 0.25, 0.5, 0.75, 0.9, 1.1, 1.5, 2, 4, 10)
 REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60)  # above a second: long polls
 DIRECTIONS = ("grow", "shrink")
 
@@ -40,6 +41,12 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._wait = self._histogram("wait", "From submission (or release) to the start of the first attempt.", LONG_S)
         self._run = self._histogram("run", "From the begin of the first task to the end of the job.", LONG_S)
+        self._estimate = Histogram(
+            "swell_estimate_ratio",
+            "Run time of jobs that succeeded, as a multiple of what their users had guessed.",
+            buckets=TIMES,
+            registry=self.registry,
+        )
         self._restart = self._histogram("restart", "From the stop of training to training again.", RESTART_S)
         self._plan = self._histogram("plan", "CPU time of making and checking one plan.", WORK_S)
         self._cycle = self._histogram("cycle", "One cycle of the loop, with its commit.", WORK_S)
@@ -126,3 +133,6 @@ class Metrics:
         self._ended.labels(event.detail["state"]).inc()
         if event.detail["ran_s"] is not None:
             self._run.observe(event.detail["ran_s"])
+        if event.detail["state"] == JobState.SUCCEEDED and "estimate_s" in event.detail:
+            guess_s = max(1.0, event.detail["estimate_s"])  # what lies below is no guess, and would swamp the sum
+            self._estimate.observe(event.detail["used_s"] / guess_s)
