@@ -103,6 +103,28 @@ def test_gpus_that_outsiders_use_are_told(box: Server, driver: Driver) -> None:
     until(lambda: gpus(box), lambda found: found == {"GPU-a": (True, 0), "GPU-b": (True, 0)})
 
 
+def test_a_gpu_that_falls_off_the_bus_is_not_offered_and_its_task_is_left_alone(
+    box: Server, driver: Driver, gate: Gate
+) -> None:
+    """It was offered for as long as its worker lived: whatever was started there failed."""
+    until(lambda: gpus(box), lambda found: set(found) == {"GPU-a", "GPU-b"})
+    on_a = job_on_gpu(box, gate)
+    pid_of(box, on_a)
+    driver.change("GPU-a", broken=True)
+    until(lambda: gpus(box), lambda found: set(found) == {"GPU-b"})
+    wide = box.start("--gpus", "2", "--", "true")
+    until(lambda: box.client().why(wide), lambda why: why is not None and why.code == "CannotRunHere")
+    assert box.until(on_a, "running")["attempts"] == 1
+    assert (metric(box, "swell_gpus", state="free"), box.swell("nodes").code) == (1.0, 0)
+    driver.change("GPU-a", broken=False)
+    until(lambda: gpus(box), lambda found: set(found) == {"GPU-a", "GPU-b"})
+    gate.open()
+    box.until(on_a, "succeeded")
+    box.until(wide, "succeeded")
+    driver.say(is_broken=True)
+    until(lambda: gpus(box), lambda found: found == {})
+
+
 def test_memory_is_counted_for_the_job_whose_process_uses_it(box: Server, driver: Driver, gate: Gate) -> None:
     one, two = job_on_gpu(box, gate), job_on_gpu(box, gate)
     driver.change("GPU-a", processes=[process(pid_of(box, one), 1000)])

@@ -153,6 +153,17 @@ def test_a_gpu_that_does_not_answer_keeps_its_outsiders() -> None:
     assert outsiders(watch) == (1024, False)
 
 
+def test_a_gpu_that_stops_answering_is_not_offered_until_it_does_again() -> None:
+    here = (Device("a", 16384, "m"), Device("b", 16384, "m"), Device("sim-0", 16384, "m", simulated=True))
+    watch = Watch("ours", here)
+    offered = [tuple(device.id for device in watch.devices(here))]
+    for at, answering in enumerate(("a", "a", "a", "", "", "", "b", "ab")):
+        watch.take(sampled(at, *[reading(gpu=gpu) for gpu in answering]), [])
+        offered.append(tuple(device.id for device in watch.devices(here)))
+    both, only_a, none, only_b = ("a", "b", "sim-0"), ("a", "sim-0"), ("sim-0",), ("b", "sim-0")
+    assert offered == [both, both, both, only_a, only_a, only_a, none, only_b, both]
+
+
 @pytest.mark.parametrize(
     ("strangers", "used_mib", "expected"),
     [

@@ -58,7 +58,8 @@ class Agent:
         self._groups: Path | None = None  #: for the control groups of other users' tasks; None: none
         self._link = ServerLink(state, node, wake=self.wake)
         self._sampler = Sampler(nvml, wake=self.wake)
-        self._gpus = Watch()
+        self._found = node.devices  #: when the worker began; those that do not answer are not offered
+        self._gpus = Watch(devices=node.devices)
         self.is_closing = False
 
     def wake(self) -> None:
@@ -121,7 +122,7 @@ class Agent:
         if not samples:
             return
         self._gpus.keep(self._runs)
-        node = replace(self._node, devices=self._gpus.devices(self._node.devices))
+        node = replace(self._node, devices=self._gpus.devices(self._found))
         if node != self._node:
             self._node = node
             self._link.offer(node)

@@ -21,7 +21,7 @@ PAUSE_S_MAX = 60.0  # opening NVML again may take seconds, and a driver that is 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All GPUs that answered, at one moment."""
+    """All GPUs that answered, at one moment; perhaps none."""
 
     at: float  #: monotonic
     readings: tuple[Reading, ...]
@@ -49,11 +49,10 @@ class Sampler:
         pause = SAMPLE_S
         while True:
             readings = self._nvml.read()
-            if readings:
-                sample = Sample(time.monotonic(), readings, _traces(readings))
-                with self._mutex:
-                    self._samples.append(sample)
-                self._wake()
+            sample = Sample(time.monotonic(), readings, _traces(readings))
+            with self._mutex:
+                self._samples.append(sample)
+            self._wake()
             pause = SAMPLE_S if readings else min(2 * pause, PAUSE_S_MAX)
             time.sleep(pause)
 

@@ -23,6 +23,7 @@ from swell.worker.sampler import SAMPLE_S, Sample
 STEP_MIB = 256  # outsiders are told in these, and a job's use when it has changed by as much
 OUTSIDERS_MIB_MIN = 64  # below that it is a context somebody left open, or the MPS server
 DESKTOP_MIB_MAX = 1024  # what draws the desktop; more is a program that means it
+SILENT_SAMPLES = 3  # a busy driver may miss one; a GPU that has fallen off the bus misses all
 GAP_S_MAX = 3 * SAMPLE_S  # longer between two samples: nobody looked, so nobody knows
 QUIET_STEPS = 4  # a quiet run is told of so often within its window
 BUSY_S = 30.0  # utilisation is averaged over so long: about as often is it told
@@ -57,20 +58,23 @@ class _Gpu:
     is_watched: bool
     outsiders_mib: int = 0  #: as told
     strangers: frozenset[int] = frozenset()  #: outsiders of the sample before
+    silent: int = 0  #: samples since it last answered
 
 
 class Watch:
     """What is known of this machine's GPUs and who uses them."""
 
-    def __init__(self, store: str = "") -> None:
+    def __init__(self, store: str = "", devices: Iterable[Device] = ()) -> None:
         self.store = store  #: the marks of our own processes carry it
         self._runs: dict[AttemptId, _Run] = {}
-        self._gpus: dict[DeviceId, _Gpu] = {}
+        self._gpus = {device.id: _Gpu(device.is_watched) for device in devices if not device.simulated}
         self._busy: deque[tuple[float, float]] = deque()  #: moments, and the mean of the GPUs then, percent
 
     def take(self, sample: Sample, claims: Iterable[Claim]) -> None:
         known = {claim.attempt: claim for claim in claims}
         owners = {pid: owner_of(trace, self.store, known.values()) for pid, trace in sample.traces.items()}
+        for gpu in self._gpus.values():
+            gpu.silent += 1
         for reading in sample.readings:
             self._look(reading, owners)
         for claim in known.values():
@@ -90,12 +94,15 @@ class Watch:
         return self._runs[attempt].told if attempt in self._runs else None
 
     def devices(self, offered: tuple[Device, ...]) -> tuple[Device, ...]:
-        """What is offered, with what is known of it."""
-        return tuple([self._described(device) for device in offered])
+        """What is offered, with what is known of it, without those that have stopped to answer."""
+        return tuple([self._described(device) for device in offered if not self._is_silent(device)])
 
     def keep(self, attempts: Iterable[AttemptId]) -> None:
         """Forget all others."""
         self._runs = {attempt: self._runs[attempt] for attempt in attempts if attempt in self._runs}
+
+    def _is_silent(self, device: Device) -> bool:
+        return device.id in self._gpus and self._gpus[device.id].silent >= SILENT_SAMPLES
 
     def _described(self, device: Device) -> Device:
         gpu = self._gpus.get(device.id)
@@ -105,7 +112,7 @@ class Watch:
 
     def _look(self, reading: Reading, owners: dict[int, Task | None]) -> None:
         gpu = self._gpus.setdefault(reading.id, _Gpu(is_watched(reading)))
-        gpu.is_watched = is_watched(reading)
+        gpu.is_watched, gpu.silent = is_watched(reading), 0
         if reading.processes is None:
             return
         ours = self._attribute(reading, owners)
