@@ -44,14 +44,15 @@ class Ledger:
         return found
 
     def live(self) -> list[JobRecord]:
-        return [job for job in self.services.store.active() if self.visitor.may_touch(job)]
+        alive = self.services.store.active(owner=self.visitor.caller.own)
+        return [job for job in alive if self.visitor.may_touch(job)]
 
     def every(self) -> list[Record]:
         """Of several jobs with one name all that live, or else the newest."""
         if self.visitor.attempt is not None:
             return [self.record(self.services.store.job(self.visitor.attempt.job))]
         noted = self.services.store.doors.foreign(self._owner)
-        jobs, _ = self.services.store.listing(ended_since=None)
+        jobs, _ = self.services.store.listing(ended_since=None, owner=self.visitor.caller.own)
         shown: dict[str, list[JobRecord]] = {}
         for job in jobs:  # those that live come first, then the newest
             if self.visitor.may_touch(job) and (job.name not in shown or not job.state.has_ended):

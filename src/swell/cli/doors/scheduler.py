@@ -66,7 +66,8 @@ def _show(client: Client, *, all_users: bool, nlast: int | None, extended: bool)
     from swell.cli.printing import print_table
     from swell.cli.ps import short_rows, wide_rows
 
-    found = client.jobs(all=nlast is not None, user=None if all_users else getpass.getuser())
+    user = None if all_users else getpass.getuser()
+    found = client.jobs(all=nlast is not None, user=user, all_users=all_users)
     kept = {job.id for job in sorted(found, key=lambda job: job.id)[-nlast:]} if nlast else {job.id for job in found}
     jobs = [job.document for job in found if job.id in kept]
     if not jobs:
