@@ -76,7 +76,13 @@ class Service:
         metrics = Metrics()
         self.store.on_commit = metrics.committed
         self.controller = Controller(
-            self.store, engine, SystemClock(), keep_s=None, reporting=reporting, watch=metrics.cycled
+            self.store,
+            engine,
+            SystemClock(),
+            keep_s=None,
+            limits=(config or Config()).limits_of,
+            reporting=reporting,
+            watch=metrics.cycled,
         )
         self.stopped = threading.Event()
         self.is_ready = True
