@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from api.doors.foreign import Foreign
 from box.machine import Machine, Person
 from server import Result
 
 pytestmark = pytest.mark.slow
 
-WAITS = ("sh", "-c", 'echo "$JOB_UUID"; while :; do sleep 1; done')
+WAITS = ("sh", "-c", 'echo "$JOB_UUID $SWELL_DOOR"; while :; do sleep 1; done')
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +36,7 @@ def test_the_schedulers_state_is_ones_own_and_everybodys_when_asked_for(box: Mac
         box.until(person.start("--name", f"of-{person.name}", "--", *WAITS), "running")
     own, all_of_them = [f"of-{anna.name}"], [f"of-{anna.name}", f"of-{ben.name}"]
     assert names(anna.beside("scheduler-state")) == own
+    assert "USER" in anna.beside("scheduler-state", "--all_users").stdout.splitlines()[0]
     assert names(anna.beside("scheduler-state", "--all_users")) == all_of_them
     assert names(anna.beside("scheduler-state", "--all_users", "--extended")) == all_of_them
     assert names(anna.beside("scheduler-state", "--all_users", "--nlast", "1")) == all_of_them[1:]
@@ -60,3 +62,18 @@ def test_an_administrator_who_names_no_job_scales_none_of_others(box: Machine) -
     assert anna.job(wide)["attempts"][0]["outcome"] is None
     assert anna.beside("genai-manager", "scale").stdout == "Scaled\n"
     box.until_true(wide, lambda job: (job["state"], job["width"]) == ("running", 4))
+
+
+def test_an_opened_port_acts_for_one_user_and_others_have_their_jobs_own_addresses(box: Machine) -> None:
+    anna, ben, _ = box.people
+    root = Person("root", box)
+    refused = root.swell("door", "open", "kubeprofiler", "--port", "0")
+    assert (refused.code, "(swell door open --as USER)" in refused.stderr) == (2, True), refused
+    opened = root.swell("door", "open", "kubeprofiler", "--port", "0", "--as", anna.name)
+    assert opened.code == 0, opened
+    assert f"everybody on this machine can act in the name of {anna.name} there" in opened.stderr
+    told = [box.until_output(person.start("--", *WAITS), b"\n").decode().split() for person in (anna, ben)]
+    port = Foreign(opened.stdout.strip())
+    assert [port.ask("GET", f"/has_to_stop/{uuid}")[0] for uuid, _ in told] == [200, 404]
+    assert [Foreign(door).raw("GET", f"/has_to_stop/{uuid}") for uuid, door in told] == [(200, b"0"), (200, b"0")]
+    assert root.swell("door", "close", "--port", opened.stdout.strip().rpartition(":")[2]).code == 0

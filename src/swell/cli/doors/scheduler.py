@@ -73,8 +73,8 @@ def _show(client: Client, *, all_users: bool, nlast: int | None, extended: bool)
     if not jobs:
         print("no jobs; submit one with: run-scheduler JOB_NAME --script_path FILE")
         return 0
-    header, rows = wide_rows(jobs) if extended else short_rows(jobs)
-    print_table(header, rows, states=2)
+    header, rows = wide_rows(jobs) if extended else short_rows(jobs, of_all=all_users)
+    print_table(header, rows, states=header.index("STATE"))
     return 0
 
 
