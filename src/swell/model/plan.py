@@ -12,7 +12,7 @@ from swell.model.job import Dimension, JobId, JobState, ResizeMode
 from swell.model.placement import Rules
 from swell.model.profile import Training
 from swell.model.reason import Code
-from swell.model.resources import NOTHING, Resources
+from swell.model.resources import NOTHING, Resources, gpus_of
 
 ENDLESS = float("inf")
 
@@ -172,6 +172,10 @@ class Snapshot:
 
     def held(self) -> Iterator[tuple[JobView, Slot]]:
         return ((job, slot) for job in self.holding for slot in job.slots)
+
+    def gpus_held(self, user: str) -> float:
+        """By all jobs of a user, also while they are given back; a share is the part of a GPU that it is."""
+        return sum(gpus_of(slot.resources, self.card_mib) for job, slot in self.held() if job.user == user)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from swell.model.plan import JobView, Place, Snapshot
-from swell.planner.rank import gpus_of
+from swell.model.resources import gpus_of
 from swell.planner.size import least
 
 EPSILON = 1e-9  # shares of a GPU do not add up exactly

@@ -92,7 +92,7 @@ class Store:
         self.on_commit: Callable[[float], None] = lambda _: None  #: how long one took, in seconds
         self._writer = Writer(writing, self._tell)
         self.id = self._writer.submit(_identity).result()
-        self.doors = DoorStore(self._writer.submit, self._rows)
+        self.doors = DoorStore(self._writer.submit, self._rows, clock)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Called after every commit, from the writer's thread; it must not block."""
