@@ -141,6 +141,10 @@ class Standing:
     gpus_max: int | None = None  #: at once; None: no limit
     running_max: int | None = None  #: jobs at once; None: no limit
 
+    @property
+    def is_limited(self) -> bool:
+        return self.gpus_max is not None or self.running_max is not None
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -67,7 +67,7 @@ class Visitor:
         return self.attempt or AttemptId(job.id, job.attempts)
 
 
-def visitor_of(request: Request) -> Visitor:
+async def visitor_of(request: Request) -> Visitor:
     """For endpoints: `visitor: Annotated[Visitor, Depends(visitor_of)]`."""
     found = request.scope[SCOPE_KEY]
     assert isinstance(found, Visitor)
