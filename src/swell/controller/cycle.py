@@ -44,7 +44,9 @@ from swell.planner.recorded import explain_record
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 
 TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
-SPACING = 3.0  # at most a quarter of one core goes into planning
+SPACING = 3.0  # at most a quarter of one core goes into planning,
+SPACING_MAX = 9.0  # and a tenth of it where a cycle takes long: thousands of jobs, and others need the core as well
+LONG_S = 0.06
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 NOTHING_SEEN = Snapshot(0.0, (), ())
 ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
@@ -278,7 +280,7 @@ class Controller:
             began = self._clock.busy()
             try:
                 self.cycle()
-                pause = SPACING * (self._clock.busy() - began)
+                pause = _pause(self._clock.busy() - began)
             except SwellError as error:
                 log.warning("nothing could be recorded (%s), trying again in %s s", error, RETRY_S)
                 pause = RETRY_S
@@ -431,6 +433,10 @@ class Controller:
     def told(self, job: JobId) -> Future[None]:
         """Whoever wanted to know that it ended has been told."""
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
+
+
+def _pause(busy_s: float) -> float:
+    return busy_s * min(SPACING_MAX, SPACING + (SPACING_MAX - SPACING) * busy_s / LONG_S)
 
 
 def _is_well(future: Future[Any]) -> bool:
