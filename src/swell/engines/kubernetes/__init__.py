@@ -22,6 +22,7 @@
     nodes, offers                  what nodes have left for us
     reservations, reservationpod   pure: which GPUs are kept for those who share them
     reserving                      and who keeps them
+    refusals                       what controllers say of pods that they cannot make
     leftovers                      what is removed of a job that is over
     hands, carrier                 the calls, and who makes them
     engine                         all of it, as the controller knows it
