@@ -198,6 +198,7 @@ class Parts:
             watch=self._metrics.cycled,
             half_life_s=self._config.half_life_s,
             limits=self._config.limits_of,
+            on_cluster=not isinstance(self._works, LocalWorks),
         )
 
     def _make_services(self) -> Services:

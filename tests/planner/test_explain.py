@@ -228,6 +228,32 @@ def test_only_where_no_worker_answers():
     )
 
 
+def test_on_a_cluster_the_words_are_of_nodes():
+    """A pool at zero was told to look at worker.log, which no cluster has."""
+    empty = world(queued(1))
+    assert explain(empty, empty.jobs[0], Verdict(Code.NO_WORKER), on_cluster=True) == Reason(
+        Code.NO_WORKER,
+        "the cluster has no node",
+        {"nodes": 0},
+        "add a node (`kubectl get nodes` shows those that are there); an autoscaler that sees the job adds one by "
+        "itself, which takes some minutes",
+    )
+    now = world(node("a", cpus=1), node("b", is_reachable=False), node("c", is_reachable=False), queued(1, cpus=2))
+    assert explain(now, now.jobs[0], Verdict(Code.WORKER_UNREACHABLE), on_cluster=True) == Reason(
+        Code.WORKER_UNREACHABLE,
+        "it wants 2 CPUs, which only fits on nodes that are not ready: b, c",
+        {"unreachable_nodes": ["b", "c"]},
+        "see what is wrong there: kubectl describe node b; or add a node",
+    )
+    evidence: Evidence = {"node": "b", "silent_s": 75}
+    assert explain_record(Code.WORKER_UNREACHABLE, evidence, on_cluster=True) == Reason(
+        Code.WORKER_UNREACHABLE,
+        "its node b has not been ready for 75 s; its pods may still run",
+        evidence,
+        "see what is wrong there: kubectl describe node b; when the cluster gives its pods up, it lines up again",
+    )
+
+
 # -- recorded ------------------------------------------------------------------------------------------------
 
 

@@ -8,12 +8,13 @@ from swell.model.reason import Code, Evidence, Reason
 from swell.planner.asking import Asking, asking
 
 
-def explain_record(code: Code, evidence: Evidence, kind: str = "") -> Reason:
+def explain_record(code: Code, evidence: Evidence, kind: str = "", *, on_cluster: bool = False) -> Reason:
     """The reason of a job that holds room or has ended, from what was recorded then.
 
-    `kind`: of the object it was written as; empty: in our own notation.
+    `kind`: of the object it was written as; empty: in our own notation. `on_cluster`: its nodes are a cluster's.
     """
-    message, following = RECORDED[code](evidence, asking(kind))
+    words = {**RECORDED, **ON_CLUSTER} if on_cluster else RECORDED
+    message, following = words[code](evidence, asking(kind))
     return Reason(code, message, evidence, following)
 
 
@@ -130,6 +131,14 @@ def _lost_contact(evidence: Evidence, _: Asking) -> tuple[str, str]:
     )
 
 
+def _not_ready(evidence: Evidence, _: Asking) -> tuple[str, str]:
+    node, silent_s = evidence.get("node"), _number(evidence, "silent_s")
+    return (
+        f"its node {node} has not been ready for {silent_s} s; its pods may still run",
+        f"see what is wrong there: kubectl describe node {node}; when the cluster gives its pods up, it lines up again",
+    )
+
+
 def _number(evidence: Evidence, key: str) -> str:
     value = evidence.get(key)
     return f"{value:.10g}" if isinstance(value, int | float) else "?"
@@ -154,3 +163,6 @@ RECORDED: dict[Code, Callable[[Evidence, Asking], tuple[str, str]]] = {
     Code.STARTING: _starting,
     Code.WORKER_UNREACHABLE: _lost_contact,
 }
+
+#: What is told in other words where the nodes are a cluster's.
+ON_CLUSTER: dict[Code, Callable[[Evidence, Asking], tuple[str, str]]] = {Code.WORKER_UNREACHABLE: _not_ready}
