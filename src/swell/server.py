@@ -210,6 +210,7 @@ class Parts:
             members=None if self._address.beyond is None else works.members(config, owner),
             try_out=works.try_out,
             priority_classes=works.priority_classes,
+            gpu_quota=works.gpu_quota,
             is_ready=lambda: works.is_ready,
             owner=owner,
             token=state.secret(state.token),

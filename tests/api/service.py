@@ -64,6 +64,7 @@ class Service:
         members: Members | None = None,
         config: Config | None = None,
         sees_checkpoints: bool = True,
+        gpu_quota: Callable[[str], tuple[str, str] | None] = lambda _: None,
     ) -> None:
         self.state = StateFolder(folder)
         self.state.prepare()
@@ -90,6 +91,7 @@ class Service:
             job_secret=JOB_SECRET,
             checkpoints=self.controller.checkpoint_folder,
             sees_checkpoints=sees_checkpoints,
+            gpu_quota=gpu_quota,
             url=f"http://{self.host}",
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from swell.model.job import JobState
@@ -252,6 +254,32 @@ def test_on_a_cluster_the_words_are_of_nodes():
         evidence,
         "see what is wrong there: kubectl describe node b; when the cluster gives its pods up, it lines up again",
     )
+
+
+# -- a quota of the cluster ----------------------------------------------------------------------------------
+
+EXCEEDED = "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2"
+RAISE = (
+    "it goes on when the quota 'small' of its namespace has enough left: see what uses it "
+    "(kubectl describe resourcequota small -n NAMESPACE), let it be raised, or ask for less"
+)
+
+
+def test_what_a_quota_refused_and_what_to_do_about_it():
+    now = world(node("a"), queued(1))
+    job = replace(now.jobs[0], problem=f'pods "x" is forbidden: {EXCEEDED}', not_before=now.now + 4)
+    assert explain(now, job, Verdict(Code.WAITING_TO_RETRY)) == Reason(
+        Code.WAITING_TO_RETRY,
+        f'it is tried again in 4 s; the last time it could not be placed: pods "x" is forbidden: {EXCEEDED}',
+        {"in_s": 4.0, "problem": f'pods "x" is forbidden: {EXCEEDED}'},
+        RAISE,
+    )
+
+
+@pytest.mark.parametrize("code", [Code.STARTING, Code.TASK_TROUBLE])
+def test_what_a_quota_keeps_from_starting_and_what_to_do_about_it(code: Code):
+    reason = explain_record(code, {"nodes": "a", "job": 7, "trouble": EXCEEDED})
+    assert (reason.message.endswith(f" {EXCEEDED}"), reason.next) == (True, RAISE)
 
 
 # -- recorded ------------------------------------------------------------------------------------------------

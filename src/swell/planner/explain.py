@@ -15,6 +15,7 @@ from swell.model.reason import Code, Evidence, Reason
 from swell.planner.allow import counted
 from swell.planner.asking import asking
 from swell.planner.case import NAMES_SHOWN_MAX, Case, nearest
+from swell.planner.quotas import advice
 from swell.planner.rank import gpus_of
 from swell.planner.unsuitable import cannot_run_here, no_suitable_node
 
@@ -171,7 +172,7 @@ def _waiting_for_job(case: Case) -> Reason:
 def _waiting_to_retry(case: Case) -> Reason:
     in_s = max(0.0, (case.job.not_before or 0.0) - case.snapshot.now)
     if case.job.problem:
-        following = "nothing to do; if it lasts, look at what the cluster says there"
+        following = advice(case.job.problem) or "nothing to do; if it lasts, look at what the cluster says there"
         return Reason(Code.WAITING_TO_RETRY, f"it is tried again in {in_s:.0f} s", {"in_s": in_s}, following)
     message = f"it failed and is tried again in {in_s:.0f} s"
     return Reason(Code.WAITING_TO_RETRY, message, {"in_s": in_s}, f"see why it failed: swell logs {case.job.id}")

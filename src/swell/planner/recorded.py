@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from swell.model.reason import Code, Evidence, Reason
 from swell.planner.asking import Asking, asking
+from swell.planner.quotas import advice
 
 
 def explain_record(code: Code, evidence: Evidence, kind: str = "", *, on_cluster: bool = False) -> Reason:
@@ -114,13 +115,15 @@ def _stopping(evidence: Evidence, _: Asking) -> tuple[str, str]:
 def _starting(evidence: Evidence, _: Asking) -> tuple[str, str]:
     message = f"room is given on {evidence.get('nodes')}; its processes are being started"
     if evidence.get("trouble"):
-        return f"{message}; {evidence['trouble']}", "wait a moment; if it lasts, correct that, or cancel it"
+        following = advice(evidence["trouble"]) or "wait a moment; if it lasts, correct that, or cancel it"
+        return f"{message}; {evidence['trouble']}", following
     return message, "wait a moment"
 
 
 def _task_trouble(evidence: Evidence, _: Asking) -> tuple[str, str]:
+    trouble = evidence.get("trouble")
     following = f"see what it did: swell logs {evidence.get('job')}; correct that and submit it again, or wait"
-    return f"it runs, but not all of it: {evidence.get('trouble')}", following
+    return f"it runs, but not all of it: {trouble}", advice(trouble) or following
 
 
 def _lost_contact(evidence: Evidence, _: Asking) -> tuple[str, str]:

@@ -5,6 +5,7 @@
     resources, failures            what is asked for, and what a refusal means
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
+    quotas                         what a namespace may use, and whether its refusal is final
     priorities                     what the cluster calls its priorities
     reviewer                       whose a token is, and what they may create
     logs, logstream                which pods' logs are copied, and how one is read to its end
