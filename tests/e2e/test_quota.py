@@ -108,3 +108,19 @@ def test_genais_monitor_tells_what_the_quota_leaves(cluster: Cluster, server: Se
     address = server.client().connection.json("POST", path("doors", "address"), {"name": "genai"})["address"]
     with urllib.request.urlopen(f"{address}/resourcequota/default", timeout=PATIENCE_S) as answer:
         assert json.load(answer) == {"limit": hard["hard"][GPUS], "used": hard["used"][GPUS]}
+
+
+def test_a_range_that_came_by_kubectl_has_no_effect_and_that_is_said(cluster: Cluster, server: Server) -> None:
+    document = pod("theirs", "true", on=ON_KWOK, gpus=1, annotations={"request": "1", "limit": "4", "replicas": "1"})
+    document["spec"]["schedulerName"] = "swell"
+    cluster.api.create(PODS, document)
+    theirs = str(server.until_named("theirs", "running", patience_s=PATIENCE_S)["id"])
+    note = (
+        "it came by kubectl as a Pod, whose size cannot be changed while it exists: it runs at 1, and the range 1..4 "
+        "has no effect; to have it resized, delete it with kubectl and submit it with `swell submit -f`"
+    )
+    assert server.swell("why", theirs).stdout == f"job {theirs} (theirs) is running.\n  note: {note}\n"
+    assert f"note: {note}\n" in server.swell("show", theirs).stdout
+    refused = server.swell("scale", theirs, "4")
+    words = f"swell: width 4 lies outside what job {theirs} asked for, 1..1; {note}\n"
+    assert (refused.code, refused.stderr) == (2, words)

@@ -172,7 +172,8 @@ class Controller:
         self, job: JobId, width: int | None, *, by: str, is_now: bool, origin: str = "", is_kept: bool = True
     ) -> Future[None]:
         """Give it this width as soon as there is room; None: what the planner thinks best again."""
-        return self._intend(asked_from(origin, scale(job, width, by, is_now=is_now, is_kept=is_kept)))
+        intent = scale(job, width, by, is_now=is_now, is_kept=is_kept, read=self._store.job)
+        return self._intend(asked_from(origin, intent))
 
     def report(self, told: Report) -> Future[None]:
         """What a job says of itself. Done when it is on disk."""
