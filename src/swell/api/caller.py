@@ -33,7 +33,7 @@ def require_admin(caller: Caller, what: str) -> None:
         raise Denied(f"only an administrator of this machine may {what}; you are {caller.user!r}")
 
 
-def caller_of(request: Request) -> Caller:
+async def caller_of(request: Request) -> Caller:  # not a plain function: that is run in a thread of its own
     found = request.scope[SCOPE_KEY]
     assert isinstance(found, Caller)
     return found

@@ -88,6 +88,7 @@ def _ask(world: World, job: LiveJob, action: Resize | Preempt, changes: Changes,
 def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
     job.attempts += 1
     job.begun_now.clear()
+    job.trouble = {}
     if not job.shape.is_array:
         job.tasks_total = len(start.slots)  # a gang that is elastic in tasks has as many as it was given
     job.nodes = tuple(dict.fromkeys(slot.node for slot in start.slots))

@@ -218,7 +218,9 @@ class Controller:
             return explain_record(job.reason_code, job.reason_evidence, job.spec.kind, on_cluster=self._on_cluster)
         if view is None or job.id not in plan.verdicts:
             return NOT_YET_PLANNED
-        return explain(snapshot, view, plan.verdicts[job.id], job.spec.kind, on_cluster=self._on_cluster)
+        known = self._world.jobs.get(job.id)  # of a long list of jobs, reading each one's spec would take longest
+        kind = job.spec.kind if known is None else known.kind
+        return explain(snapshot, view, plan.verdicts[job.id], kind, on_cluster=self._on_cluster)
 
     def shortages(self) -> tuple[Shortage, ...] | None:
         """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""
@@ -373,6 +375,7 @@ class Controller:
         fresh = [node for node in self._unrecorded[-1].nodes if self._counted.get(node.id) is not node]
         self._counted |= {node.id: node for node in fresh}
         self.accounts = self.accounts.seen(fresh)
+        self._world.gpus = self.accounts.memory
         results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
             turn.effects += fold(self._world, seen, changes, now)

@@ -10,6 +10,7 @@ from swell.model.job import JobId, JobState
 from swell.model.plan import JobView, Places, Slot, Snapshot, Verdict, taken
 from swell.model.reason import Code
 from swell.planner.fit import beside, find
+from swell.planner.ground import answering
 from swell.planner.place import Devices, foreign_gpus, held_gpus
 from swell.planner.preempt import can_be_preempted, choose_victims, resumes
 from swell.planner.quota import Sheet
@@ -32,14 +33,12 @@ class Walk:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        reachable = [node for node in snapshot.nodes if node.is_reachable]
+        reached = answering(snapshot.nodes)
         held = held_gpus(snapshot)
         foreign = foreign_gpus(snapshot, held)
         self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
-        is_complete = len(reachable) == len(snapshot.nodes)
-        self.reachable = self.empty if is_complete else Room.of(reachable)  # and the part of it that answers
-        answering = snapshot.nodes if is_complete else reachable
-        self.free = Room.of(answering, foreign=foreign)  # what nobody holds at this moment
+        self.reachable = self.empty if reached is snapshot.nodes else Room.of(reached)  # and the part that answers
+        self.free = Room.of(reached, foreign=foreign)  # what nobody holds at this moment
         for job in snapshot.holding:
             self.free.hold(job)
         self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way

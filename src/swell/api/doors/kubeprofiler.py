@@ -23,7 +23,7 @@ from swell.api.reports import ATTEMPTS_REMEMBERED_MAX, Pace
 from swell.api.services import Services
 from swell.api.wire import Json
 from swell.errors import NotFound
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, job_uuid
 from swell.model.training import Checkpoint, Report
 from swell.store import JobRecord
 
@@ -54,7 +54,7 @@ def kubeprofiler_router(services: Services) -> APIRouter:
     async def submit(body: Body, visitor: By) -> Response:
         visitor.refuse_jobs("submitting")
         job = await submit_as(services, visitor.caller, body)
-        return Json({"message": "job submitted", "job_id": job_uuid(services, job.id), "id": job.id}, 201)
+        return Json({"message": "job submitted", "job_id": job_uuid(services.store.id, job.id), "id": job.id}, 201)
 
     return router
 
@@ -96,11 +96,6 @@ def _add_reports(router: APIRouter, services: Services, record: Record) -> None:
         done = job.training.epochs_done if job.training else 0.0
         await record.tell(job, visitor.present(job), durable=done)
         return Json({"message": "end taken"})
-
-
-def job_uuid(services: Services, job: int) -> str:
-    """As in the job's own JOB_UUID (worker/environment.py)."""
-    return f"{services.store.id[:8]}-{job}"
 
 
 def _find(services: Services, visitor: Visitor, uuid: str) -> JobRecord:
