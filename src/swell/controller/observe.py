@@ -12,7 +12,7 @@ from swell.controller.endings import end_in_words, failure_reason, line_up_again
 from swell.controller.livejob import LiveJob
 from swell.controller.watching import failure_of, judge, note_use
 from swell.controller.world import World, task_record, with_slots
-from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, held_evidence, stop
+from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, held_evidence, line_up, stop
 from swell.model.job import AttemptId, JobId, JobState, ResizeMode
 from swell.model.launch import CAUSE_NOT_PLACED, Observation, RunSeen, TaskSeen
 from swell.model.reason import Code, Evidence
