@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from swell.errors import Denied
 from swell.model.identity import Identity
+from swell.model.job import JobId
+from swell.store import EventRecord
 
 SCOPE_KEY = "swell.caller"
 
@@ -26,6 +28,10 @@ class Caller:
 
     def may_touch(self, owner: str) -> bool:
         return self.is_admin or owner == self.user
+
+    def did(self, kind: str, job: JobId | None = None, **detail: Any) -> EventRecord:
+        """For the record: what, by whom and from where."""
+        return EventRecord(kind, job, self.user, detail, origin=self.origin)
 
 
 def require_admin(caller: Caller, what: str) -> None:

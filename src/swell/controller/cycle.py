@@ -337,7 +337,8 @@ class Controller:
         self._unrecorded.clear()
         self._latest = latest
         carry_out(self._engine, turn.effects, self._generation)
-        begin(self._engine, begins, self._generation, self._store.job, self._reporting)
+        records = self._store.jobs([one.attempt.job_id for one in begins])
+        begin(self._engine, begins, self._generation, records, self._reporting)
         self._is_stale = False
         self._publish_controls()
         self._notify_ended(turn.changes)
@@ -424,7 +425,7 @@ class Controller:
         )
         found = restore(self._store, accounts)
         self._world, self.accounts = found.world, accounts
-        begin(self._engine, found.begins, self._generation, lambda job: found.records[job], self._reporting)
+        begin(self._engine, found.begins, self._generation, found.records, self._reporting)
         carry_out(self._engine, found.stops, self._generation)
         self._publish_controls()
         for record in self._store.with_notice_due():

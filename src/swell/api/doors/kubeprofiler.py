@@ -46,6 +46,8 @@ def kubeprofiler_router(services: Services) -> APIRouter:
         done = job.training.epochs_done if job.training else 0.0
         control = services.controller.control(attempt)
         if control.yield_now or (control.stop_after_epoch is not None and done >= control.stop_after_epoch):
+            if _total(job) is None:  # nothing but this tells its exit code 0 from that of one that is done
+                await record.tell(job, attempt, durable=None, is_yielding=True)
             return PlainTextResponse("1")
         services.controller.has_begun(attempt, 0, int(done) + 1)
         return PlainTextResponse("0")
@@ -105,6 +107,11 @@ def _find(services: Services, visitor: Visitor, uuid: str) -> JobRecord:
         if visitor.may_touch(job):
             return job
     raise NotFound(f"there is no job {uuid!r}; send JOB_UUID as the job has it")
+
+
+def _total(job: JobRecord) -> float | None:
+    """How many epochs there are; None: nobody has said so."""
+    return job.spec.epochs if job.training is None else job.training.epochs_total
 
 
 @dataclass(slots=True)
