@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .api import Object
 
+CREDENTIAL = "client.authentication.k8s.io/v1"
 ISSUER = "https://kubernetes.default.svc"
 #: Of service accounts, each call with its verb; of others, none.
 POLICY = {
@@ -46,14 +47,25 @@ def _asked(event: Object) -> Asked:
     return Asked(event["verb"], about.get("apiGroup", ""), what, about.get("namespace", ""), code)
 
 
-def write_kubeconfig(path: Path, admin: Path, user: Object, namespace: str) -> Path:
-    """The same cluster, as another user: `{"token": …}` or `{"tokenFile": …}`."""
-    document = json.loads(admin.read_text())
-    document["users"][0]["user"] = user
-    document["contexts"][0]["context"]["namespace"] = namespace
-    path.touch(mode=0o600)
-    path.write_text(json.dumps(document))
-    return path
+class Login:
+    """A kubeconfig of somebody whose token a program hands out, as those of clouds do; each call asks for it."""
+
+    def __init__(self, folder: Path, admin: Path, namespace: str) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        self._credential = folder / "credential"
+        plugin = {"apiVersion": CREDENTIAL, "command": "cat", "args": [str(self._credential)]}
+        document = json.loads(admin.read_text())
+        document["users"][0] = {"name": "somebody", "user": {"exec": {**plugin, "interactiveMode": "Never"}}}
+        document["contexts"][0]["context"] |= {"user": "somebody", "namespace": namespace}
+        self.kubeconfig.write_text(json.dumps(document))
+        self.token = ""
+
+    def use(self, token: str) -> None:
+        self.token = token
+        status = {"token": token, "expirationTimestamp": "2000-01-01T00:00:00Z"}
+        written = self._credential.with_suffix(".new")
+        written.write_text(json.dumps({"apiVersion": CREDENTIAL, "kind": "ExecCredential", "status": status}))
+        written.replace(self._credential)
 
 
 def expired_token(key: Path, account: Object) -> str:

@@ -11,7 +11,7 @@ import yaml
 
 from cluster.api import Object
 from cluster.cluster import Cluster
-from cluster.identity import Asked, asked, write_kubeconfig
+from cluster.identity import Asked, Login, asked
 from cluster.processes import free_port
 from server import Server
 
@@ -27,7 +27,8 @@ Right = tuple[str, str, str]  # verb, group, resource
 class Stage:
     cluster: Cluster
     server: Server
-    url: str
+    login: Login  #: of the server, as the chart's account
+    url: str  #: where users' tokens are taken
     granted: frozenset[Right]
 
     def submit(self, *documents: Object, **variables: str) -> list[int]:
@@ -54,12 +55,23 @@ def acting(cluster: Cluster, folder: Path, *namespaces: str) -> Iterator[Stage]:
         cluster.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     rights = [one for one in rendered({"namespaces": [*namespaces]}) if one["kind"] in RIGHTS]
     cluster.api.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(rights))
-    token = cluster.api.kubectl("create", "token", "swell", "-n", NAMESPACE).strip()
-    kubeconfig = write_kubeconfig(folder / "kubeconfig", cluster.kubeconfig, {"token": token}, NAMESPACE)
-    address = f"{ELSEWHERE}:{free_port(ELSEWHERE)}"  # users' tokens are taken where it listens for others
-    options = ("--engine", "kubernetes", "--kubeconfig", str(kubeconfig), "--namespace", NAMESPACE, "--listen", address)
+    login = Login(folder, cluster.kubeconfig, NAMESPACE)
+    login.use(cluster.api.kubectl("create", "token", "swell", "-n", NAMESPACE).strip())
+    address = f"{ELSEWHERE}:{free_port(ELSEWHERE)}"
+    options = (
+        "--engine",
+        "kubernetes",
+        "--kubeconfig",
+        str(login.kubeconfig),
+        "--namespace",
+        NAMESPACE,
+        "--listen",
+        address,
+    )
     with Server(folder, *options, gpus=None) as server:
-        yield Stage(cluster, server, f"http://{address}", frozenset(right for one in rights for right in _rights(one)))
+        yield Stage(
+            cluster, server, login, f"http://{address}", frozenset(right for one in rights for right in _rights(one))
+        )
 
 
 def _rights(role: Document) -> Iterator[Right]:
