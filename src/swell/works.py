@@ -31,7 +31,7 @@ from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import NotFound, Unavailable
 from swell.manifests import Manifest, is_in_cluster
-from swell.model.job import JobId
+from swell.model.job import JobId, JobState
 from swell.model.reason import Reason
 from swell.planner import Shortage
 from swell.process import spawn_detached, wait_for_end
@@ -138,6 +138,7 @@ class ClusterWorks:
             namespace=namespace,
             wake=wake,
             reservation_image=cluster.reservation_image or IMAGE,
+            is_over=self._is_over,
             guard=lambda: self._lease.guard(),
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
@@ -169,6 +170,13 @@ class ClusterWorks:
 
     def _manifest(self, wanted: Wanted) -> dict[str, Any]:
         return self._adopter.reference(wanted.attempt.job) or self.objects.manifest(wanted)
+
+    def _is_over(self, job: JobId) -> bool:
+        """Nobody looks at its object any more."""
+        try:
+            return self._store.job(job).state is JobState.CANCELLED
+        except NotFound:
+            return True
 
     def _has_begun(self, job: JobId) -> bool:
         if self.engine.has_attempt_of(job):

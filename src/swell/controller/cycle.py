@@ -215,7 +215,9 @@ class Controller:
             return explain_record(job.reason_code, job.reason_evidence, job.spec.kind)
         if view is None or job.id not in plan.verdicts:
             return NOT_YET_PLANNED
-        return explain(snapshot, view, plan.verdicts[job.id], job.spec.kind)
+        known = self._world.jobs.get(job.id)  # of a long list of jobs, reading each one's spec would take longest
+        kind = job.spec.kind if known is None else known.kind
+        return explain(snapshot, view, plan.verdicts[job.id], kind)
 
     def shortages(self) -> tuple[Shortage, ...] | None:
         """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""
@@ -332,7 +334,8 @@ class Controller:
         self._unrecorded.clear()
         self._latest = latest
         carry_out(self._engine, turn.effects, self._generation)
-        begin(self._engine, begins, self._generation, self._store.job, self._reporting)
+        records = self._store.jobs([one.attempt.job_id for one in begins])
+        begin(self._engine, begins, self._generation, records, self._reporting)
         self._is_stale = False
         self._publish_controls()
         self._notify_ended(turn.changes)
@@ -370,6 +373,7 @@ class Controller:
         fresh = [node for node in self._unrecorded[-1].nodes if self._counted.get(node.id) is not node]
         self._counted |= {node.id: node for node in fresh}
         self.accounts = self.accounts.seen(fresh)
+        self._world.gpus = self.accounts.memory
         results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
             turn.effects += fold(self._world, seen, changes, now)
@@ -418,7 +422,7 @@ class Controller:
         )
         found = restore(self._store, accounts)
         self._world, self.accounts = found.world, accounts
-        begin(self._engine, found.begins, self._generation, lambda job: found.records[job], self._reporting)
+        begin(self._engine, found.begins, self._generation, found.records, self._reporting)
         carry_out(self._engine, found.stops, self._generation)
         self._publish_controls()
         for record in self._store.with_notice_due():

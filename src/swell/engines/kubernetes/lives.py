@@ -171,7 +171,7 @@ class Lives:
         """Devices that attempts have there."""
         with self._lock:
             lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
-        places = (place for life in lives for place in (*life.wanted.places.values(), *life.wanted.draining.values()))
+        places = (place for life in lives for place in life.wanted.lanes.values())
         return {device for place in places if place.node == node for device in place.devices}
 
     def _attempt_of(self, labels: Mapping[str, str], root: str) -> AttemptId | None:
@@ -182,4 +182,4 @@ class Lives:
 
 
 def _nodes(life: Life) -> set[NodeId]:
-    return {place.node for place in (*life.wanted.places.values(), *life.wanted.draining.values())}
+    return {place.node for place in life.wanted.lanes.values()}
