@@ -24,7 +24,7 @@ CHANGES = READS | {"create", "patch", "delete"}
 EVERYWHERE = {
     ("", "nodes"): frozenset({"list", "watch"}),
     ("", "pods"): READS,
-    ("", "resourcequotas"): frozenset({"get", "list"}),
+    ("", "resourcequotas"): frozenset({"list"}),
     ("batch", "jobs"): READS,
     ("jobset.x-k8s.io", "jobsets"): READS,
     ("kubeflow.org", "pytorchjobs"): READS,

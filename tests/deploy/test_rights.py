@@ -27,13 +27,13 @@ PODS, JOBS, JOBSETS, PYTORCHJOBS = (
 OWN_PODS = kinds.PODS.replace("/default/", f"/{NAMESPACE}/")
 IMAGE = ("--image", "busybox")
 #: What the API server asks for on the way of another call, and does not write down: who applies a Secret may also
-#: create it, and who gives it other owners may also delete it. And what nothing here needs: an Event that is repeated.
+#: create it, and who gives it other owners may also delete it. And what nothing here needs: an Event that is repeated,
+#: a quota.
 UNSEEN = {
     ("create", "", "secrets"),
     ("delete", "", "secrets"),
     ("delete", "", "services"),
     ("patch", "", "events"),
-    ("get", "", "resourcequotas"),
     ("list", "", "resourcequotas"),
 }
 
