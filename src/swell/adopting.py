@@ -229,9 +229,7 @@ class Adopter(threading.Thread):
             return None  # the engine, too, must have seen it
         document = self._port.get(resource, group.name, group.namespace)
         spec = read_document(document, replace(CONTEXT, priority_classes=self._priority_classes()))
-        if group.kind != "PyTorchJob":  # nobody may change the size of the others while they exist
-            spec = replace(spec, width_max=spec.width_min) if spec.array is None else spec
-        return replace(spec, is_held=False, retries=0), _reference(document)
+        return replace(rigid(group.kind, spec), is_held=False, retries=0), _reference(document)
 
     def _read_group(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
         size = self._size(group, pods)
@@ -296,6 +294,18 @@ def refuse_shares(kind: str, spec: JobSpec) -> None:
         )
 
 
+def rigid(kind: str, spec: JobSpec) -> JobSpec:
+    """Nobody may change the size of pods, Jobs and JobSets while they exist, and what kubectl made is not ours."""
+    if kind == "PyTorchJob" or spec.array is not None or spec.width_max == spec.width_min:
+        return spec
+    note = (
+        f"it came by kubectl as a {kind}, whose size cannot be changed while it exists: it runs at {spec.width_min}, "
+        f"and the range {spec.width_min}..{spec.width_max} has no effect; to have it resized, delete it with kubectl "
+        "and submit it with `swell submit -f`"
+    )
+    return replace(spec, width_max=spec.width_min, notes=(*spec.notes, note))
+
+
 def _read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:
     """In the order of their names, numbers by their value; pods that are alike are one role."""
     ordered = sorted(pods, key=lambda pod: [_numbered(part) for part in re.split(r"(\d+)", pod.name)])
@@ -307,7 +317,7 @@ def _read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:
             roles[-1] = replace(roles[-1], count=roles[-1].count + 1)
         else:
             roles.append(role)
-    first = specs[0]
+    first = rigid("Pod", specs[0])
     is_one = len(pods) == 1
     spec = replace(
         first,

@@ -7,7 +7,6 @@ words and creates nothing.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +14,11 @@ from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.objects import Filling, RoleSize, without_server_fields
 from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.quotas import is_full_now, is_too_small
 from swell.engines.kubernetes.resources import PODS, SERVICES, Resource
 from swell.engines.kubernetes.template import fill_pod
 from swell.engines.kubernetes.wanted import Wanted
+from swell.errors import Rejected
 from swell.manifests import Manifest, is_native, native_objects, object_name
 from swell.manifests.document import as_created
 from swell.manifests.native_objects import RUN_AS
@@ -27,6 +28,7 @@ from swell.store import Store
 
 Document = dict[str, Any]
 TRIAL = "swell-trial"
+TOO_SMALL = "ask for less, or let the quota be raised"
 
 
 class ClusterObjects:
@@ -66,9 +68,20 @@ class ClusterObjects:
         """Raises what the API server says; nothing is created."""
         for manifest in manifests:
             for resource, document in self._trials(manifest):
-                namespace = document["metadata"].get("namespace") or self._namespace
-                with contextlib.suppress(AlreadyExists):  # it gets a name of its own then
-                    self._port.create(resource, document, namespace, dry_run=True)
+                self._try(resource, document)
+
+    def _try(self, resource: Resource, document: Document) -> None:
+        namespace = document["metadata"].get("namespace") or self._namespace
+        try:
+            self._port.create(resource, document, namespace, dry_run=True)
+        except AlreadyExists:
+            return  # it gets a name of its own then
+        except Rejected as refusal:
+            if is_full_now(str(refusal)):
+                return  # others use what it asks for; it waits until they have given it back
+            if is_too_small(str(refusal)):
+                raise Rejected(f"{refusal}; it would not fit if it were alone there: {TOO_SMALL}") from refusal
+            raise
 
     def _trials(self, manifest: Manifest) -> list[tuple[Resource, Document]]:
         spec, document = manifest.spec, manifest.document

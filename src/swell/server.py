@@ -198,6 +198,7 @@ class Parts:
             watch=self._metrics.cycled,
             half_life_s=self._config.half_life_s,
             limits=self._config.limits_of,
+            on_cluster=not isinstance(self._works, LocalWorks),
         )
 
     def _make_services(self) -> Services:
@@ -209,6 +210,7 @@ class Parts:
             members=None if self._address.beyond is None else works.members(config, owner),
             try_out=works.try_out,
             priority_classes=works.priority_classes,
+            gpu_quota=works.gpu_quota,
             is_ready=lambda: works.is_ready,
             owner=owner,
             token=state.secret(state.token),

@@ -24,6 +24,7 @@ from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.lease import DURATION_S, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.priorities import PriorityClasses
+from swell.engines.kubernetes.quotas import read_gpu_quota
 from swell.engines.kubernetes.reservationpod import IMAGE
 from swell.engines.kubernetes.reviewer import KubernetesReviewer
 from swell.engines.kubernetes.wanted import Wanted
@@ -81,6 +82,9 @@ class Works(Protocol):
     def priority_classes(self) -> Mapping[str, int]:
         """What priorities are called where tasks run."""
 
+    def gpu_quota(self, namespace: str) -> tuple[str, str] | None:
+        """How many GPUs a namespace may use, and does; None: nothing limits it."""
+
     @property
     def is_ready(self) -> bool: ...
 
@@ -112,6 +116,9 @@ class LocalWorks:
     def priority_classes(self) -> Mapping[str, int]:
         """A machine has numbers only."""
         return {}
+
+    def gpu_quota(self, namespace: str) -> None:
+        """A machine has no namespaces."""
 
     @property
     def is_ready(self) -> bool:
@@ -241,6 +248,9 @@ class ClusterWorks:
 
     def priority_classes(self) -> Mapping[str, int]:
         return self._priorities.table()
+
+    def gpu_quota(self, namespace: str) -> tuple[str, str] | None:
+        return read_gpu_quota(self._port, namespace)
 
     @property
     def is_ready(self) -> bool:

@@ -64,6 +64,7 @@ class Service:
         members: Members | None = None,
         config: Config | None = None,
         sees_checkpoints: bool = True,
+        gpu_quota: Callable[[str], tuple[str, str] | None] = lambda _: None,
         clock: Clock | None = None,
     ) -> None:
         clock = clock or SystemClock()
@@ -98,6 +99,7 @@ class Service:
             job_secret=JOB_SECRET,
             checkpoints=self.controller.checkpoint_folder,
             sees_checkpoints=sees_checkpoints,
+            gpu_quota=gpu_quota,
             url=f"http://{self.host}",
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",

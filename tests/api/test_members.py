@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from api.doors.foreign import Foreign
 from api.service import USER, WAIT_S, WORKER, Answer, Service, submission
 from swell.api.members import REMEMBERED_S, REVIEWS_AT_ONCE, UNKNOWN_REMEMBERED_S, Members
 from swell.config import parse_config
@@ -75,7 +76,9 @@ def cluster() -> Cluster:
 def service(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, clock: Clock) -> Iterator[Service]:
     members = Members(cluster, object_of, owner="ann", admin_group="swell-admin", admins=("eva",), monotonic=clock)
     limits = {"limits": {"default": {"priority": 9}}}
-    made = Service(tmp_path_factory.mktemp("members"), members=members, config=parse_config(limits))
+    quotas = {"ml": ("8", "5"), "closed": ("2", "1")}.get
+    folder = tmp_path_factory.mktemp("members")
+    made = Service(folder, members=members, config=parse_config(limits), gpu_quota=quotas)
     yield made
     made.close()
     members.close()
@@ -257,6 +260,17 @@ def test_a_door_may_act_for_anybody_of_the_cluster(service: Service) -> None:
     opened = ask(service, "operators", "POST", "/doors", asked).json
     assert opened["owner"] == BEN.user
     assert ask(service, USER, "DELETE", f"/doors/{opened['port']}").status == 204
+
+
+def test_a_quota_is_told_to_who_could_use_it(service: Service) -> None:
+    address = ask(service, "bens", "POST", "/doors/address", {"name": "genai"}).json["address"]
+    bens = Foreign(address)
+    assert bens.ask("GET", "/resourcequota/ml") == (200, {"limit": "8", "used": "5"})
+    assert bens.ask("GET", "/resourcequota/free") == (200, {"limit": "0", "used": "0"}), "no quota, and no node"
+    said = (
+        f"{BEN.user!r} may not create a Pod (v1) in namespace 'closed', so its quota is not shown; ask for that right"
+    )
+    assert bens.ask("GET", "/resourcequota/closed") == (403, {"error": said})
 
 
 def test_many_new_tokens_at_once_are_reviewed_a_few_at_a_time(service: Service, cluster: Cluster) -> None:

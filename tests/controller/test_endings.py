@@ -242,6 +242,34 @@ def test_a_gang_of_which_one_member_finds_no_place_is_stopped_whole_and_comes_ba
     assert (stage.states(job), stage.asked_to("start")[-1]) == (["starting"], ("start", f"{job}.2", 2))
 
 
+def test_an_array_that_finds_no_place_gives_its_room_back_and_loses_no_task(stage: Stage) -> None:
+    """The pods of a Job were refused by a quota: its first task counted as failed, and its room was held for ever."""
+    job = stage.array("0-3", 2)
+    stage.cycle(0.0)
+    stage.never_ran(job, 0, CAUSE_NOT_PLACED, REFUSAL)
+    stage.run(job, left=4)
+    stage.cycle(0.0)
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", f"{job}.1", 30.0)])
+    assert stage.job(job).reason_evidence["cause"] == f"task 0 could not be placed on a: {REFUSAL}"
+    stage.run(job, done=True)
+    stage.cycle(0.0)
+    record = stage.job(job)
+    assert (record.state, record.unplaced, record.tasks_failed, record.failures) == (JobState.QUEUED, 1, 0, 0)
+    assert (stage.store.tasks(job), stage.store.attempts(job)[0].outcome) == ([], "not-placed")
+    assert stage.why(job) == Reason(
+        Code.WAITING_TO_RETRY,
+        f"it is tried again in 1 s; the last time it could not be placed: {REFUSAL}",
+        {"in_s": 1.0, "problem": REFUSAL},
+        "nothing to do; if it lasts, look at what the cluster says there",
+    )
+    assert stage.details(job, "Retrying") == [{"attempt": 1, "left": 4, "outcome": "not-placed", "problem": REFUSAL}]
+    stage.cycle(1.0)
+    stage.began(job, 0, 1)
+    stage.cycle(0.0)
+    record = stage.job(job)
+    assert (record.state, record.unplaced, record.problem) == (JobState.RUNNING, 0, "")
+
+
 def test_while_it_waits_it_says_who_refused_it_and_the_pause_grows(stage: Stage) -> None:
     job = stage.gang(2)
     stage.cycle(0.0)

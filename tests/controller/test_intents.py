@@ -410,6 +410,16 @@ def test_a_width_that_the_job_did_not_ask_for_is_refused(stage: Stage, width: in
     )
 
 
+def test_one_that_has_but_one_width_says_why_if_that_is_known(stage: Stage) -> None:
+    """A range that came by kubectl has no effect; it was told that the job had not asked for it."""
+    job = stage.elastic(1, 1, notes=("it came by kubectl as a Job",))
+    stage.begin(job)
+    assert refusal(stage, lambda: stage.controller.scale(job, 4, by="ann", is_now=True), job) == (
+        Rejected,
+        "width 4 lies outside what job 1 asked for, 1..1; it came by kubectl as a Job",
+    )
+
+
 def test_an_array_is_not_scaled(stage: Stage) -> None:
     job = stage.array("0-3", 2)
     stage.cycle()

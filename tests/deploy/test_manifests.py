@@ -43,7 +43,7 @@ WHERE_IT_RUNS_JOBS = EVERYWHERE | {
     ("", "secrets"): frozenset({"create", "patch", "delete"}),
     ("", "services"): frozenset({"create", "patch", "delete"}),
     ("", "persistentvolumeclaims"): frozenset({"get", "patch"}),
-    ("", "events"): frozenset({"create", "patch"}),
+    ("", "events"): frozenset({"list", "create", "patch"}),
     ("batch", "jobs"): CHANGES,
     ("jobset.x-k8s.io", "jobsets"): CHANGES,
     ("kubeflow.org", "pytorchjobs"): CHANGES,

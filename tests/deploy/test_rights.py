@@ -28,12 +28,13 @@ OWN_PODS = kinds.PODS.replace("/default/", f"/{NAMESPACE}/")
 IMAGE = ("--image", "busybox")
 #: What the API server asks for on the way of another call, and does not write down: who applies a Secret may also
 #: create it, and who gives it other owners may also delete it. And what nothing here needs: an Event that is repeated,
-#: a quota.
+#: why pods of a Job are refused, a quota.
 UNSEEN = {
     ("create", "", "secrets"),
     ("delete", "", "secrets"),
     ("delete", "", "services"),
     ("patch", "", "events"),
+    ("list", "", "events"),
     ("list", "", "resourcequotas"),
 }
 

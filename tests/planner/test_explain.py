@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from swell.model.job import JobState
@@ -226,6 +228,58 @@ def test_only_where_no_worker_answers():
         {"unreachable_nodes": ["b", "c"]},
         "bring that worker back; see worker.log",
     )
+
+
+def test_on_a_cluster_the_words_are_of_nodes():
+    """A pool at zero was told to look at worker.log, which no cluster has."""
+    empty = world(queued(1))
+    assert explain(empty, empty.jobs[0], Verdict(Code.NO_WORKER), on_cluster=True) == Reason(
+        Code.NO_WORKER,
+        "the cluster has no node",
+        {"nodes": 0},
+        "add a node (`kubectl get nodes` shows those that are there); an autoscaler that sees the job adds one by "
+        "itself, which takes some minutes",
+    )
+    now = world(node("a", cpus=1), node("b", is_reachable=False), node("c", is_reachable=False), queued(1, cpus=2))
+    assert explain(now, now.jobs[0], Verdict(Code.WORKER_UNREACHABLE), on_cluster=True) == Reason(
+        Code.WORKER_UNREACHABLE,
+        "it wants 2 CPUs, which only fits on nodes that are not ready: b, c",
+        {"unreachable_nodes": ["b", "c"]},
+        "see what is wrong there: kubectl describe node b; or add a node",
+    )
+    evidence: Evidence = {"node": "b", "silent_s": 75}
+    assert explain_record(Code.WORKER_UNREACHABLE, evidence, on_cluster=True) == Reason(
+        Code.WORKER_UNREACHABLE,
+        "its node b has not been ready for 75 s; its pods may still run",
+        evidence,
+        "see what is wrong there: kubectl describe node b; when the cluster gives its pods up, it lines up again",
+    )
+
+
+# -- a quota of the cluster ----------------------------------------------------------------------------------
+
+EXCEEDED = "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2"
+RAISE = (
+    "it goes on when the quota 'small' of its namespace has enough left: see what uses it "
+    "(kubectl describe resourcequota small -n NAMESPACE), let it be raised, or ask for less"
+)
+
+
+def test_what_a_quota_refused_and_what_to_do_about_it():
+    now = world(node("a"), queued(1))
+    job = replace(now.jobs[0], problem=f'pods "x" is forbidden: {EXCEEDED}', not_before=now.now + 4)
+    assert explain(now, job, Verdict(Code.WAITING_TO_RETRY)) == Reason(
+        Code.WAITING_TO_RETRY,
+        f'it is tried again in 4 s; the last time it could not be placed: pods "x" is forbidden: {EXCEEDED}',
+        {"in_s": 4.0, "problem": f'pods "x" is forbidden: {EXCEEDED}'},
+        RAISE,
+    )
+
+
+@pytest.mark.parametrize("code", [Code.STARTING, Code.TASK_TROUBLE])
+def test_what_a_quota_keeps_from_starting_and_what_to_do_about_it(code: Code):
+    reason = explain_record(code, {"nodes": "a", "job": 7, "trouble": EXCEEDED})
+    assert (reason.message.endswith(f" {EXCEEDED}"), reason.next) == (True, RAISE)
 
 
 # -- recorded ------------------------------------------------------------------------------------------------

@@ -80,16 +80,25 @@ class Members:
 
     async def refuse_creation(self, caller: Caller, manifests: Iterable[Manifest]) -> None:
         """A job runs as what the user could have created themselves; the server's own rights are nobody's detour."""
-        identity = caller.identity
-        if identity is None:
-            return  # the server's own token
         for what in sorted({self._created(one) for one in manifests}, key=str):
-            asked = asyncio.get_running_loop().run_in_executor(self._threads, self._reviewer.may_create, identity, what)
-            if not await asked:
+            if not await self._may_create(caller, what):
                 raise Denied(
                     f"{caller.user!r} may not create a {what}, and Swell creates nothing there that you could not "
                     f"create yourself; ask for that right, or name another namespace"
                 )
+
+    async def refuse_looking(self, caller: Caller, namespace: str) -> None:
+        """What a quota leaves is for those who could use it: they would be told when a pod of theirs is refused."""
+        what = ObjectKind("v1", "Pod", namespace)
+        if not await self._may_create(caller, what):
+            raise Denied(f"{caller.user!r} may not create a {what}, so its quota is not shown; ask for that right")
+
+    async def _may_create(self, caller: Caller, what: ObjectKind) -> bool:
+        identity = caller.identity
+        if identity is None:
+            return True  # the server's own token
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._reviewer.may_create, identity, what)
 
     async def _look_up(self, token: str) -> Caller | None:
         if len(token) > TOKEN_BYTES_MAX:

@@ -41,6 +41,7 @@ class Services:
     members: Members | None = None  #: the users of a cluster; None: it is not for them
     try_out: Callable[[Sequence[Manifest]], None] = lambda _: None  #: refuses what a cluster would refuse
     priority_classes: Callable[[], Mapping[str, int]] = dict  #: what a cluster calls its priorities; it is asked
+    gpu_quota: Callable[[str], tuple[str, str] | None] = lambda _: None  #: of a namespace: limit and use; None: none
     sees_checkpoints: bool = True  #: False: that folder is inside pods
     is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
     committed: Bell = field(default_factory=Bell)

@@ -57,6 +57,8 @@ def _print(job: dict[str, Any]) -> None:
         "ended": job["ended_at"] or "-",
     }
     say_lines({name: text for name, text in lines.items() if text})
+    for note in spec.get("notes", ()):  # a server of before has none
+        print(f"note: {note}")
     _print_profile(job["training"])
     for attempt in job["attempts"]:
         print(f"\nattempt {attempt['number']}: width {attempt['width']}, {attempt['outcome'] or 'not ended'}")

@@ -28,8 +28,13 @@ def command(client: Client, job: str, output: str) -> int:
     print(f"job {document['id']} ({document['name']}) is {paint(document['state'], document['state'])}", end="")
     if reason is None:
         print("." if document["state"] == "running" else ": all its tasks ended well.")
-        return 0
-    print(f": {reason['code']}\n  {reason['message']}")
-    if reason["next"]:
-        print(f"  next: {reason['next']}")
+    else:
+        print(f": {reason['code']}\n  {reason['message']}")
+        if reason["next"]:
+            print(f"  next: {reason['next']}")
+    if document["ended_at"] is None and document["width_min"] == document["width_max"]:
+        for note in client.show(document["id"])["spec"].get(
+            "notes", ()
+        ):  # why it has no other; a server of before has none
+            print(f"  note: {note}")
     return 0

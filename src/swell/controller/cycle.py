@@ -44,7 +44,9 @@ from swell.planner.recorded import explain_record
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 
 TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
-SPACING = 3.0  # at most a quarter of one core goes into planning
+SPACING = 3.0  # at most a quarter of one core goes into planning,
+SPACING_MAX = 9.0  # and a tenth of it where a cycle takes long: thousands of jobs, and others need the core as well
+LONG_S = 0.06
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 NOTHING_SEEN = Snapshot(0.0, (), ())
 ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
@@ -70,6 +72,7 @@ class Controller:
         half_life_s: float = HALF_LIFE_S,
         limits: Callable[[str], Limits] = lambda _: Limits(),
         watch: Callable[[Cycled], None] = lambda _: None,
+        on_cluster: bool = False,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -79,6 +82,7 @@ class Controller:
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
         self._limits = limits  #: of a user
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
+        self._on_cluster = on_cluster  #: its nodes are a cluster's, and reasons speak of nodes instead of workers
         self._watch = watch  #: told of every cycle; must not block
         self._booking = threading.Lock()  #: held while what is stored and the accounts may differ
         self._notify = notify  #: tell whoever wants to know that it has ended; must not block
@@ -170,7 +174,8 @@ class Controller:
         self, job: JobId, width: int | None, *, by: str, is_now: bool, origin: str = "", is_kept: bool = True
     ) -> Future[None]:
         """Give it this width as soon as there is room; None: what the planner thinks best again."""
-        return self._intend(asked_from(origin, scale(job, width, by, is_now=is_now, is_kept=is_kept)))
+        intent = scale(job, width, by, is_now=is_now, is_kept=is_kept, read=self._store.job)
+        return self._intend(asked_from(origin, intent))
 
     def report(self, told: Report) -> Future[None]:
         """What a job says of itself. Done when it is on disk."""
@@ -212,12 +217,12 @@ class Controller:
         snapshot, plan = self._latest
         view = snapshot.jobs_by_id.get(job.id)
         if not is_waiting_code(job.reason_code, job.state):
-            return explain_record(job.reason_code, job.reason_evidence, job.spec.kind)
+            return explain_record(job.reason_code, job.reason_evidence, job.spec.kind, on_cluster=self._on_cluster)
         if view is None or job.id not in plan.verdicts:
             return NOT_YET_PLANNED
         known = self._world.jobs.get(job.id)  # of a long list of jobs, reading each one's spec would take longest
         kind = job.spec.kind if known is None else known.kind
-        return explain(snapshot, view, plan.verdicts[job.id], kind)
+        return explain(snapshot, view, plan.verdicts[job.id], kind, on_cluster=self._on_cluster)
 
     def shortages(self) -> tuple[Shortage, ...] | None:
         """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""
@@ -278,7 +283,7 @@ class Controller:
             began = self._clock.busy()
             try:
                 self.cycle()
-                pause = SPACING * (self._clock.busy() - began)
+                pause = _pause(self._clock.busy() - began)
             except SwellError as error:
                 log.warning("nothing could be recorded (%s), trying again in %s s", error, RETRY_S)
                 pause = RETRY_S
@@ -431,6 +436,10 @@ class Controller:
     def told(self, job: JobId) -> Future[None]:
         """Whoever wanted to know that it ended has been told."""
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
+
+
+def _pause(busy_s: float) -> float:
+    return busy_s * min(SPACING_MAX, SPACING + (SPACING_MAX - SPACING) * busy_s / LONG_S)
 
 
 def _is_well(future: Future[Any]) -> bool:

@@ -7,9 +7,11 @@ as they meant it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from swell.controller.livejob import LiveJob
 from swell.controller.world import World
-from swell.controller.yielding import may_retry, pause_s, retry_later, survives_restart
+from swell.controller.yielding import line_up, may_retry, pause_s, retry_later, survives_restart
 from swell.model.launch import (
     CAUSE_DELETED,
     CAUSE_EVICTED,
@@ -25,6 +27,7 @@ from swell.model.launch import (
     TaskSeen,
 )
 from swell.model.reason import Code, Evidence
+from swell.store import Changes, EventRecord
 
 #: Why the rest of a gang is stopped; in other cases a task has failed.
 IN_WORDS = {
@@ -45,7 +48,7 @@ def end_in_words(task: TaskSeen) -> str:
 
 def why_to_stop(job: LiveJob) -> TaskSeen | None:
     """The task whose end is the end of the others, too; None: they may go on."""
-    return job.deleted or (None if job.shape.is_array else job.failure)
+    return job.deleted or (job.refusal if job.shape.is_array else job.failure)
 
 
 def outcome_of_return(world: World, job: LiveJob, now: float) -> str | None:
@@ -53,8 +56,8 @@ def outcome_of_return(world: World, job: LiveJob, now: float) -> str | None:
     cause = job.failure.cause if job.failure is not None else ""
     if survives_restart(job) or cause in (CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_POD_LOST):
         return cause
-    if cause == CAUSE_NOT_PLACED:
-        _place_later(world, job, now)
+    if job.failure is not None and cause == CAUSE_NOT_PLACED:
+        _place_later(world, job, job.failure, now)
         return cause
     if may_retry(job):
         retry_later(world, job, now)
@@ -62,11 +65,32 @@ def outcome_of_return(world: World, job: LiveJob, now: float) -> str | None:
     return None
 
 
-def _place_later(world: World, job: LiveJob, now: float) -> None:
+def line_up_again(world: World, job: LiveJob, changes: Changes, now: float, heard_at: float) -> None:
+    """An array that gave all its room back, or found none: what it has not begun is a new attempt's work."""
+    assert job.attempt is not None
+    attempt, refusal = job.attempt, job.refusal
+    outcome = "yielded" if refusal is None else CAUSE_NOT_PLACED
+    job.set_attempt(replace(attempt, slots=(), ended_at=now, outcome=outcome), changes)
+    job.attempt = job.refusal = None
+    job.running = 0
+    job.ended = {index: True for index, has_ended in job.ended.items() if has_ended}
+    job.begun_now.clear()
+    job.finished_on.clear()
+    job.gpu = {}
+    line_up(job, now)
+    if refusal is not None:
+        _place_later(world, job, refusal, heard_at)
+    job.write(changes)
+    detail: dict[str, object] = {"attempt": job.attempts, "left": job.unfinished}
+    if refusal is not None:
+        detail |= {"outcome": outcome, "problem": refusal.problem}
+    changes.events.append(EventRecord("Yielded" if refusal is None else "Retrying", job.id, detail=detail))
+
+
+def _place_later(world: World, job: LiveJob, refusal: TaskSeen, now: float) -> None:
     """It did nothing wrong, so its retries are left alone; but a node that refuses is not asked all the time."""
-    assert job.failure is not None
     job.unplaced += 1
-    job.problem = job.failure.problem
+    job.problem = refusal.problem
     job.retry_at = now + pause_s(job.unplaced)
     world.timed.add(job.id)
 

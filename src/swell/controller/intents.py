@@ -152,7 +152,15 @@ def _refuse_if_doomed(turn: Turn, record: JobRecord, read: Callable[[JobId], Job
             )
 
 
-def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool, is_kept: bool = True) -> Intent[None]:
+def scale(
+    job_id: JobId,
+    width: int | None,
+    by: str,
+    *,
+    is_now: bool,
+    is_kept: bool = True,
+    read: Callable[[JobId], JobRecord],
+) -> Intent[None]:
     """`is_kept` False: from its next start on the width is the planner's choice again."""
 
     def intent(turn: Turn) -> None:
@@ -161,9 +169,8 @@ def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool, is_kept: b
         if shape.is_array:
             raise Rejected(f"job {job.id} is an array; how many of its tasks run at once is in its own spec")
         if width is not None and not shape.width_min <= width <= shape.width_max:
-            raise Rejected(
-                f"width {width} lies outside what job {job.id} asked for, {shape.width_min}..{shape.width_max}"
-            )
+            span = f"{shape.width_min}..{shape.width_max}"
+            raise Rejected(f"width {width} lies outside what job {job.id} asked for, {span}{_why_rigid(read(job.id))}")
         is_running_at = job.attempt.width if job.attempt is not None else None
         if width is not None and is_running_at not in (None, width) and not is_now:
             _refuse_unless_it_resumes(job, "resize", f"stop and start it at once with: swell scale --now {job.id} N")
@@ -176,6 +183,12 @@ def scale(job_id: JobId, width: int | None, by: str, *, is_now: bool, is_kept: b
             )
 
     return intent
+
+
+def _why_rigid(record: JobRecord) -> str:
+    """What of its manifest has no effect, where it has but one width."""
+    notes = record.spec.notes if record.width_min == record.width_max else ()
+    return "".join(f"; {note}" for note in notes)
 
 
 def _live(turn: Turn, job_id: JobId) -> LiveJob:

@@ -40,6 +40,7 @@ class LiveJob:
     last_end: float | None = None  #: of its tasks; None: none has ended
     failure: TaskSeen | None = None  #: the task that tells why it failed
     deleted: TaskSeen | None = None  #: a task whose object somebody else deleted; None: nobody did
+    refusal: TaskSeen | None = None  #: of an array: that its present attempt found no place; None: nobody said so
     finished_on: set[str] = field(default_factory=set)  #: nodes that have nothing of it any more
     nodes: tuple[str, ...] = ()
     mode: ResizeMode = ResizeMode.AT_CHECKPOINT

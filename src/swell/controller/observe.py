@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from swell.controller.endings import end_in_words, failure_reason, outcome_of_return, why_to_stop
+from swell.controller.endings import end_in_words, failure_reason, line_up_again, outcome_of_return, why_to_stop
 from swell.controller.livejob import LiveJob
 from swell.controller.watching import failure_of, judge, note_use
 from swell.controller.world import World, task_record, with_slots
 from swell.controller.yielding import Stop, ask, come_back, has_yielded, hasten, held_evidence, line_up, stop
 from swell.model.job import AttemptId, JobId, JobState, ResizeMode
-from swell.model.launch import Observation, RunSeen, TaskSeen
+from swell.model.launch import CAUSE_NOT_PLACED, Observation, RunSeen, TaskSeen
 from swell.model.reason import Code, Evidence
 from swell.store import Changes, EventRecord
 
@@ -65,6 +65,9 @@ def _present(world: World, attempt: AttemptId) -> LiveJob | None:
 
 def _fold_task(world: World, task: TaskSeen, changes: Changes) -> bool:
     job = _present(world, task.attempt)
+    if job is not None and job.shape.is_array and task.cause == CAUSE_NOT_PLACED:
+        job.refusal = task  # it is about the whole attempt: the index has not begun, and is still to be done
+        return True
     if job is None or not job.count(task):
         return False
     changes.tasks.append(task_record(task))
@@ -191,7 +194,7 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
     elif (failure := failure_of(job)) is not None:
         end(world, job, changes, now, JobState.FAILED, *failure)
     elif job.shape.is_array and job.unfinished > 0:
-        _line_up_again(job, changes, now)
+        line_up_again(world, job, changes, now, heard_at)
     elif is_yielded:
         come_back(world, job, changes, now, "yielded")
     elif not job.shape.is_array and (outcome := outcome_of_return(world, job, heard_at)) is not None:
@@ -200,21 +203,6 @@ def _conclude(world: World, job: LiveJob, changes: Changes, now: float) -> list[
         assert job.failure is not None, f"job {job.id} ended without success and without a failed task"
         end(world, job, changes, now, JobState.FAILED, *failure_reason(job, job.failure))
     return [Forget(attempt)]
-
-
-def _line_up_again(job: LiveJob, changes: Changes, now: float) -> None:
-    """An array that gave all its room back: what it has not begun is a new attempt's work."""
-    assert job.attempt is not None
-    job.set_attempt(replace(job.attempt, slots=(), ended_at=now, outcome="yielded"), changes)
-    job.attempt = None
-    job.running = 0
-    job.ended = {index: True for index, has_ended in job.ended.items() if has_ended}
-    job.begun_now.clear()
-    job.finished_on.clear()
-    job.gpu = {}
-    line_up(job, now)
-    job.write(changes)
-    changes.events.append(EventRecord("Yielded", job.id, detail={"attempt": job.attempts, "left": job.unfinished}))
 
 
 def end(

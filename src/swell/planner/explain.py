@@ -16,6 +16,7 @@ from swell.model.resources import gpus_of
 from swell.planner.allow import counted
 from swell.planner.asking import asking
 from swell.planner.case import NAMES_SHOWN_MAX, Case, nearest
+from swell.planner.quotas import advice
 from swell.planner.unsuitable import cannot_run_here, no_suitable_node
 
 NOT_YET_PLANNED = Reason(
@@ -23,9 +24,13 @@ NOT_YET_PLANNED = Reason(
 )
 
 
-def explain(snapshot: Snapshot, job: JobView, verdict: Verdict, kind: str = "") -> Reason:
-    """The reason of a job that waits. `kind`: of the object it was written as; empty: in our own notation."""
-    reason = WAITING[verdict.code](Case(snapshot, job, verdict, asking(kind)))
+def explain(snapshot: Snapshot, job: JobView, verdict: Verdict, kind: str = "", *, on_cluster: bool = False) -> Reason:
+    """The reason of a job that waits. `kind`: of the object it was written as; empty: in our own notation.
+
+    `on_cluster`: its nodes are a cluster's, on which no worker of ours runs.
+    """
+    words = {**WAITING, **ON_CLUSTER} if on_cluster else WAITING
+    reason = words[verdict.code](Case(snapshot, job, verdict, asking(kind)))
     if not job.problem:
         return reason
     message = f"{reason.message}; the last time it could not be placed: {job.problem}"
@@ -43,6 +48,16 @@ def _no_worker(case: Case) -> Reason:
         "no machine has offered itself yet; the worker is probably still starting",
         {"nodes": len(case.snapshot.nodes)},
         "wait a moment; if it lasts, look at worker.log in the state folder",
+    )
+
+
+def _no_node(case: Case) -> Reason:
+    return Reason(
+        Code.NO_WORKER,
+        "the cluster has no node",
+        {"nodes": len(case.snapshot.nodes)},
+        "add a node (`kubectl get nodes` shows those that are there); an autoscaler that sees the job adds one by "
+        "itself, which takes some minutes",
     )
 
 
@@ -140,6 +155,13 @@ def _unreachable(case: Case) -> Reason:
     return Reason(Code.WORKER_UNREACHABLE, message, {"unreachable_nodes": lost}, following)
 
 
+def _not_ready(case: Case) -> Reason:
+    lost = sorted(node.id for node in case.snapshot.nodes if not node.is_reachable)
+    message = f"it wants {case.wants}, which only fits on nodes that are not ready: {', '.join(lost)}"
+    following = f"see what is wrong there: kubectl describe node {lost[0] if lost else 'NODE'}; or add a node"
+    return Reason(Code.WORKER_UNREACHABLE, message, {"unreachable_nodes": lost}, following)
+
+
 def _waiting_for_job(case: Case) -> Reason:
     waits_for = list(case.job.waits_for)
     following = f"nothing to do: it is looked at when that has ended; see `swell why {case.verdict.behind}`"
@@ -149,7 +171,7 @@ def _waiting_for_job(case: Case) -> Reason:
 def _waiting_to_retry(case: Case) -> Reason:
     in_s = max(0.0, (case.job.not_before or 0.0) - case.snapshot.now)
     if case.job.problem:
-        following = "nothing to do; if it lasts, look at what the cluster says there"
+        following = advice(case.job.problem) or "nothing to do; if it lasts, look at what the cluster says there"
         return Reason(Code.WAITING_TO_RETRY, f"it is tried again in {in_s:.0f} s", {"in_s": in_s}, following)
     message = f"it failed and is tried again in {in_s:.0f} s"
     return Reason(Code.WAITING_TO_RETRY, message, {"in_s": in_s}, f"see why it failed: swell logs {case.job.id}")
@@ -174,4 +196,10 @@ WAITING: dict[Code, Callable[[Case], Reason]] = {
     Code.WAITING_FOR_ROOM: _waiting_for_room,
     Code.WAITING_IN_LINE: _waiting_in_line,
     Code.NOT_YET_PLANNED: lambda _: NOT_YET_PLANNED,
+}
+
+#: What is told in other words where the nodes are a cluster's.
+ON_CLUSTER: dict[Code, Callable[[Case], Reason]] = {
+    Code.NO_WORKER: _no_node,
+    Code.WORKER_UNREACHABLE: _not_ready,
 }

@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 from swell.model.reason import Code, Evidence, Reason
 from swell.planner.asking import Asking, asking
+from swell.planner.quotas import advice
 
 
-def explain_record(code: Code, evidence: Evidence, kind: str = "") -> Reason:
+def explain_record(code: Code, evidence: Evidence, kind: str = "", *, on_cluster: bool = False) -> Reason:
     """The reason of a job that holds room or has ended, from what was recorded then.
 
-    `kind`: of the object it was written as; empty: in our own notation.
+    `kind`: of the object it was written as; empty: in our own notation. `on_cluster`: its nodes are a cluster's.
     """
-    message, following = RECORDED[code](evidence, asking(kind))
+    words = {**RECORDED, **ON_CLUSTER} if on_cluster else RECORDED
+    message, following = words[code](evidence, asking(kind))
     return Reason(code, message, evidence, following)
 
 
@@ -114,13 +116,15 @@ def _stopping(evidence: Evidence, _: Asking) -> tuple[str, str]:
 def _starting(evidence: Evidence, _: Asking) -> tuple[str, str]:
     message = f"room is given on {evidence.get('nodes')}; its processes are being started"
     if evidence.get("trouble"):
-        return f"{message}; {evidence['trouble']}", "wait a moment; if it lasts, correct that, or cancel it"
+        following = advice(evidence["trouble"]) or "wait a moment; if it lasts, correct that, or cancel it"
+        return f"{message}; {evidence['trouble']}", following
     return message, "wait a moment"
 
 
 def _task_trouble(evidence: Evidence, _: Asking) -> tuple[str, str]:
+    trouble = evidence.get("trouble")
     following = f"see what it did: swell logs {evidence.get('job')}; correct that and submit it again, or wait"
-    return f"it runs, but not all of it: {evidence.get('trouble')}", following
+    return f"it runs, but not all of it: {trouble}", advice(trouble) or following
 
 
 def _lost_contact(evidence: Evidence, _: Asking) -> tuple[str, str]:
@@ -128,6 +132,14 @@ def _lost_contact(evidence: Evidence, _: Asking) -> tuple[str, str]:
     return (
         f"its machine {node} has not been heard of for {silent_s} s; it may still run",
         "start the worker there again; it takes up what runs",
+    )
+
+
+def _not_ready(evidence: Evidence, _: Asking) -> tuple[str, str]:
+    node, silent_s = evidence.get("node"), _number(evidence, "silent_s")
+    return (
+        f"its node {node} has not been ready for {silent_s} s; its pods may still run",
+        f"see what is wrong there: kubectl describe node {node}; when the cluster gives its pods up, it lines up again",
     )
 
 
@@ -155,3 +167,6 @@ RECORDED: dict[Code, Callable[[Evidence, Asking], tuple[str, str]]] = {
     Code.STARTING: _starting,
     Code.WORKER_UNREACHABLE: _lost_contact,
 }
+
+#: What is told in other words where the nodes are a cluster's.
+ON_CLUSTER: dict[Code, Callable[[Evidence, Asking], tuple[str, str]]] = {Code.WORKER_UNREACHABLE: _not_ready}

@@ -337,8 +337,16 @@ def _matches(place: Place, request: Request, document: Document | None) -> bool:
     metadata = document["metadata"]
     if place.namespace is not None and metadata.get("namespace") != place.namespace:
         return False
+    if not all(_field(document, *one.split("=")) for one in request.query.get("fieldSelector", "").split(",") if one):
+        return False
     name, _, value = request.query.get("labelSelector", "").partition("=")
     return not name or metadata.get("labels", {}).get(name) == value
+
+
+def _field(document: Any, path: str, value: str) -> bool:
+    for part in path.split("."):
+        document = document[part]
+    return bool(document == value)
 
 
 def _event(place: Place, request: Request, happening: Happening) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def drive(cluster: Cluster, tmp_path: Path) -> Iterator[Drive]:
     with Drive(cluster.kubeconfig, tmp_path, store=uuid.uuid4().hex) as drive:
         yield drive
+    clear(cluster)
+
+
+@pytest.fixture
+def hasty(cluster: Cluster, tmp_path: Path) -> Iterator[Drive]:
+    """Its clock is ten times as fast, so its patience is over in seconds."""
+    fast = {"monotonic": lambda: 10 * time.monotonic()}
+    with Drive(cluster.kubeconfig, tmp_path, store=uuid.uuid4().hex, **fast) as drive:
+        yield drive
+    clear(cluster)
+
+
+def clear(cluster: Cluster) -> None:
     for path in (PYTORCHJOBS, JOBSETS, JOBS, PODS):
         for one in cluster.api.get(path)["items"]:
             with contextlib.suppress(Refused):  # its owner may be faster; the wait below tells
@@ -60,6 +74,8 @@ def training(**changes: Any) -> dict[str, Any]:
 
 
 FIRST, SECOND = AttemptId(1, 1), AttemptId(1, 2)
+BOTH = {0: ("kwok-1", 2, 0), 1: ("kwok-1", 2, 1)}
+TWO = {0: ("kwok-2", 2, 0), 1: ("kwok-2", 2, 0)}
 
 
 def test_a_pytorchjob_starts_where_it_was_placed_and_comes_back_at_another_size(cluster: Cluster, drive: Drive) -> None:
@@ -216,7 +232,9 @@ def test_an_object_of_that_name_that_is_not_ours_is_left_alone(cluster: Cluster,
     assert placed(cluster).keys() == {"solo", "solo-1"}
 
 
-def test_a_quota_that_is_too_small_is_said_in_the_words_of_the_api_server(cluster: Cluster, drive: Drive) -> None:
+@contextlib.contextmanager
+def small_quota(cluster: Cluster) -> Iterator[None]:
+    """One GPU for all."""
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -226,12 +244,42 @@ def test_a_quota_that_is_too_small_is_said_in_the_words_of_the_api_server(cluste
     cluster.api.apply(quota)
     try:
         cluster.api.until("/api/v1/namespaces/default/resourcequotas", lambda found: "status" in found["small"])
+        yield
+    finally:
+        cluster.api.delete("/api/v1/namespaces/default/resourcequotas/small")
+
+
+def test_a_quota_that_is_too_small_is_said_in_the_words_of_the_api_server(cluster: Cluster, drive: Drive) -> None:
+    with small_quota(cluster):
         drive.start(FIRST, pod("greedy", "true", on=ON_KWOK, gpus=2), {0: ("kwok-0", 2, 0)})
         drive.until(lambda: drive.is_finished(FIRST) or bool(drive.ends(FIRST)))
         [task] = drive.tasks.values()
         assert (task.cause, "exceeded quota: small" in task.problem) == ("not-placed", True)
-    finally:
-        cluster.api.delete("/api/v1/namespaces/default/resourcequotas/small")
+
+
+def test_objects_whose_pods_a_quota_refuses_say_so_and_are_given_up(cluster: Cluster, hasty: Drive) -> None:
+    """Their controllers hear the refusal, not we; an array waited for ever, and nobody said for what."""
+    array, torch, jobs = (AttemptId(number, 1) for number in (1, 2, 3))
+    with small_quota(cluster):
+        hasty.start(array, job("array", "true", count=3, on=ON_KWOK, gpus=2), {0: ("kwok-0", 2, 0)}, array="0-2")
+        hasty.start(torch, pytorchjob("torch", "true", "true", workers=1, on=ON_KWOK, gpus=2), BOTH, roles=2)
+        hasty.start(jobs, jobset("jobs", "true", count=2, on=ON_KWOK, gpus=2), TWO)
+        told = {array: "Job default/array", torch: "PyTorchJob default/torch", jobs: "JobSet default/jobs"}
+        troubles: dict[AttemptId, str] = {}
+
+        def are_given_up() -> bool:
+            troubles.update({run.attempt: run.trouble for run in hasty.runs.values() if run.trouble})
+            return {task.attempt for task in hasty.tasks.values()} == told.keys()
+
+        hasty.until(are_given_up)
+        for attempt, what in told.items():
+            [task] = [one for one in hasty.tasks.values() if one.attempt == attempt]
+            assert troubles[attempt].startswith(f"{what} cannot make its pods: "), what
+            assert "exceeded quota: small, requested: requests.nvidia.com/gpu=2, used: " in troubles[attempt], what
+            pods = "0 of 1 pods" if attempt == array else "0 of 2 pods"
+            assert (task.cause, task.problem[:37]) == ("not-placed", f"{pods} were there after 60 s; {what}"[:37])
+            hasty.engine.stop(attempt, 5.0, 2)
+            hasty.until(lambda one=attempt: hasty.is_finished(one))  # type: ignore[misc]
 
 
 def test_what_others_hold_is_not_offered(cluster: Cluster, drive: Drive) -> None:

@@ -217,8 +217,12 @@ def _add_monitor(router: APIRouter, services: Services) -> None:
 
     @router.get("/resourcequota/{namespace}")
     async def resourcequota(namespace: str, visitor: By) -> Response:
-        """There are no namespaces here: every one has all GPUs that can be reached, or as many as its user may hold."""
-        del namespace
+        """A namespace of a cluster has what its quota says; any other all GPUs, or as many as its user may hold."""
+        if services.members is not None:
+            await services.members.refuse_looking(visitor.caller, namespace)
+        quota = await run_in_threadpool(services.gpu_quota, namespace)
+        if quota is not None:
+            return Json({"limit": quota[0], "used": quota[1]})
         snapshot, user = services.controller.snapshot, visitor.caller.user
         limit = services.config.limits_of(user).gpus
         if limit is not None:

@@ -5,6 +5,7 @@
     resources, failures            what is asked for, and what a refusal means
     port                           the verbs
     mirror, reflector              a copy of one resource that follows the cluster
+    quotas                         what a namespace may use, and whether its refusal is final
     priorities                     what the cluster calls its priorities
     reviewer                       whose a token is, and what they may create
     logs, logstream                which pods' logs are copied, and how one is read to its end
@@ -22,6 +23,7 @@
     nodes, offers                  what nodes have left for us
     reservations, reservationpod   pure: which GPUs are kept for those who share them
     reserving                      and who keeps them
+    refusals                       what controllers say of pods that they cannot make
     leftovers                      what is removed of a job that is over
     hands, carrier                 the calls, and who makes them
     engine                         all of it, as the controller knows it

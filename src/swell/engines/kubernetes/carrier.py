@@ -20,10 +20,11 @@ from swell.engines.kubernetes.lives import Lives
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.picture import NodeSeen
 from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.refusals import Refusals, missing
 from swell.engines.kubernetes.reserving import Reservations
 from swell.engines.kubernetes.sight import Sight
 from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
-from swell.engines.kubernetes.wanted import Seen
+from swell.engines.kubernetes.wanted import Seen, Wanted
 from swell.errors import Conflict, Rejected, SwellError, Unavailable
 from swell.model.cluster import NodeId
 
@@ -68,6 +69,7 @@ class Carrier(threading.Thread):
         self._wake = wake  #: the controller should look
         self._now = now
         self._monotonic = monotonic
+        self._refusals = Refusals(port, cluster, monotonic)
         self.called_at = -math.inf
         self._is_closing = False
 
@@ -140,8 +142,8 @@ class Carrier(threading.Thread):
         binds = self._may_bind(life, [step for step in steps if isinstance(step, Bind)])
         self._watch_patience(life, seen)
         others = [step for step in steps if not isinstance(step, Bind)]
-        calls = [self._call(life, seen, others)] if others else []
-        return calls or [self._call(life, seen, [bind]) for bind in binds]
+        calls = [self._call(life, seen, others)] if others else [self._call(life, seen, [bind]) for bind in binds]
+        return calls + self._questions(life, seen)
 
     def _meet(self, life: Life, seen: Seen, nodes: Mapping[NodeId, NodeSeen]) -> None:
         for rank, pod in seen.pods:
@@ -176,6 +178,21 @@ class Carrier(threading.Thread):
 
         return call
 
+    def _questions(self, life: Life, seen: Seen) -> list[Callable[[], None]]:
+        """Why are there no pods? To be asked of the cluster now and then, while some are missing."""
+        memory = life.memory
+        if not missing(life.wanted, seen):
+            self._note_refusal(life, "")
+            return []
+        if not self._refusals.is_due(memory):
+            return []
+        return [lambda: self._note_refusal(life, self._refusals.ask(life.wanted, seen, memory))]
+
+    def _note_refusal(self, life: Life, said: str) -> None:
+        if said != life.memory.refused:
+            life.memory.refused = said
+            self._tell(life)
+
     # -- what does not work ------------------------------------------------------------------------------------------
 
     def _failed(self, life: Life, error: SwellError) -> None:
@@ -192,26 +209,32 @@ class Carrier(threading.Thread):
             self._give_up(life, memory.problem)
 
     def _watch_patience(self, life: Life, seen: Seen) -> None:
-        """A gang that does not become whole gives its room back."""
+        """A gang that does not become whole gives its room back, and so does an array without a single pod."""
         wanted, memory = life.wanted, life.memory
         placed = [rank for rank in wanted.places if rank in seen.staying and seen.staying[rank].node]
         is_placed = len(placed) == len(wanted.places)
         memory.is_half = bool(placed) and not is_placed
-        if wanted.is_stopping or wanted.is_array or is_placed or memory.unplaced:
+        is_well = not missing(wanted, seen) if wanted.is_array else is_placed
+        if wanted.is_stopping or is_well or memory.unplaced:
             memory.waits_since = None
             return
         now = self._monotonic()
         memory.waits_since = now if memory.waits_since is None else memory.waits_since
         waited_s = now - memory.waits_since
-        if memory.problem and waited_s > GIVE_UP_S:
+        if wanted.is_array and (wanted.has_begun or seen.alive):
+            self._lives.again(life)  # it goes on with what it has
+        elif memory.problem and waited_s > GIVE_UP_S:
             self._give_up(life, memory.problem)
         elif waited_s > (RESERVE_S if memory.held else PODS_S):
-            there = len(seen.staying.keys() & wanted.places.keys())
-            missing = f"{there} of {len(wanted.places)} pods were there after {PODS_S:.0f} s"
-            self._give_up(life, memory.held or missing)
+            self._give_up(life, memory.held or _too_few(wanted, seen, memory.refused))
         else:
             self._lives.again(life)
 
     def _give_up(self, life: Life, problem: str) -> None:
         life.memory.unplaced = problem
         self._tell(life)
+
+
+def _too_few(wanted: Wanted, seen: Seen, refused: str) -> str:
+    there = 0 if wanted.is_array else len(seen.staying.keys() & wanted.places.keys())
+    return f"{there} of {len(wanted.places)} pods were there after {PODS_S:.0f} s" + (refused and f"; {refused}")

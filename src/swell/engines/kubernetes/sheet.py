@@ -81,6 +81,8 @@ class Sheet:
             return self.memory.problem
         if self.memory.held:
             return self.memory.held
+        if self.memory.refused:
+            return self.memory.refused
         for _, pod in seen.pods:
             if keeps := _keeps_ending(pod, self.now):
                 return keeps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -134,6 +135,8 @@ class Memory:
     waits_since: float | None = None  #: pods are missing, or not bound; None: all is well
     problem: str = ""  #: of the last call that failed
     held: str = ""  #: why its pods may not be bound yet; empty: they may
+    refused: str = ""  #: why its object's controller makes no pods; empty: it does, or nobody knows
+    asked_at: float = -math.inf  #: when that was asked last
     retry_at: float = 0.0
     failures: int = 0
     started: dict[int, float] = field(default_factory=dict)  #: rank → when it was first seen to run

@@ -1,0 +1,118 @@
+"""What do controllers say of pods that they cannot make?
+
+A quota or Pod Security refuses the pods of a Job to its controller, not to us: it says so in an Event and tries again
+for ever. Events are many and nobody needs most of them, so they are not followed: those of one object are asked for
+when its pods have been missing for a while.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.objects import ObjectSeen
+from swell.engines.kubernetes.picture import moment
+from swell.engines.kubernetes.port import Port, Selection
+from swell.engines.kubernetes.resources import EVENTS
+from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.errors import SwellError, Unavailable
+from swell.model.quantity import IndexSet
+
+Document = dict[str, Any]
+FIRST_S = 5.0  # a controller that is well has made its pods by then
+AGAIN_S = 15.0  # each list costs the API server a look at all Events of a namespace
+#: What the controllers of Jobs, PyTorchJobs and JobSets call it; their other warnings are about pods that were there.
+REASONS = frozenset(
+    {
+        "FailedCreate",
+        "FailedCreatePod",
+        "FailedCreateService",
+        "JobCreationFailed",
+        "HeadlessServiceCreationFailed",
+    }
+)
+
+
+def missing(wanted: Wanted, seen: Seen) -> int:
+    """How many pods the controller of its object has still to make; of an array those that would be bound at once."""
+    found = seen.object
+    if found is None or found.attempt != wanted.attempt:
+        return 0
+    if wanted.is_stopping or found.is_suspended or found.is_deleting or found.verdict is not None:
+        return 0
+    if not wanted.is_array:
+        return len(_absent(wanted, seen))
+    indices = IndexSet.parse(wanted.indices)  # without those that earlier attempts have done
+    given_up = IndexSet.parse(found.failed_indexes) if found.failed_indexes else ()
+    pods = [(rank, pod) for rank, pod in seen.pods if rank is not None and rank in indices]
+    done = {rank for rank, pod in pods if pod.phase == "Succeeded" or rank in given_up}
+    alive = sum(not pod.has_ended for _, pod in seen.pods)
+    return max(0, min(len(wanted.places), len(indices) - len(done)) - alive)
+
+
+def _absent(wanted: Wanted, seen: Seen) -> set[int]:
+    return wanted.places.keys() - seen.staying.keys()
+
+
+class Refusals:
+    """Asks, and remembers nothing but when."""
+
+    def __init__(self, port: Port, cluster: Cluster, monotonic: Callable[[], float]) -> None:
+        self._port = port
+        self._cluster = cluster
+        self._monotonic = monotonic
+
+    def is_due(self, memory: Memory) -> bool:
+        """Is it time to ask, of an attempt whose pods are missing?"""
+        since = math.inf if memory.waits_since is None else memory.waits_since
+        return self._monotonic() >= max(since + FIRST_S, memory.asked_at + AGAIN_S)
+
+    def ask(self, wanted: Wanted, seen: Seen, memory: Memory) -> str:
+        """What its controller says; empty: nothing. Where nobody answers, what was said before."""
+        found = seen.object
+        assert found is not None, "only what an object's controller makes can be missing"
+        memory.asked_at = self._monotonic()
+        try:
+            pages = [self._port.list(_events_of(uid, found.namespace)) for uid in self._makers(wanted, seen, found)]
+        except Unavailable:
+            return memory.refused
+        except SwellError as error:
+            return f"why its pods are missing cannot be read: {error}"
+        said = newest(event for page in pages for event in page.items)
+        return said and f"{found.kind} {found.namespace}/{found.name} cannot make its pods: {said}"
+
+    def _makers(self, wanted: Wanted, seen: Seen, found: ObjectSeen) -> list[str]:
+        """Whose Events tell: the object's; of a JobSet also those of the Job that a missing pod belongs to."""
+        if found.kind != "JobSet":
+            return [found.uid]
+        job = self._cluster.object("Job", found.namespace, job_of(found, min(_absent(wanted, seen))))
+        return [found.uid] if job is None else [found.uid, job.uid]
+
+
+def job_of(found: ObjectSeen, rank: int) -> str:
+    """The name of the Job of a JobSet that makes the pod of this rank."""
+    first = 0
+    for group in found.groups:
+        if rank < first + group.count:
+            return f"{found.name}-{group.name}-{(rank - first) // group.pods}"
+        first += group.count
+    raise AssertionError(f"{found.name} has no rank {rank}")
+
+
+def newest(events: Iterable[Document]) -> str:
+    """The last refusal, whole; empty: there is none."""
+    refusals = [event for event in events if event.get("reason") in REASONS]
+    return str(max(refusals, key=_at)["message"]) if refusals else ""
+
+
+def _at(event: Document) -> float:
+    """One that is repeated carries its last time in one field or another."""
+    series = event.get("series") or {}
+    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+    return max((moment(time) for time in times if time), default=0.0)
+
+
+def _events_of(uid: str, namespace: str) -> Selection:
+    return Selection(EVENTS, namespace, fields=f"involvedObject.uid={uid},type=Warning")
