@@ -11,6 +11,7 @@ from pathlib import Path
 from .api import Api
 from .binaries import program
 from .certificates import Certificates, make_certificates
+from .identity import ISSUER, POLICY
 from .processes import Process, Word, free_port, is_ready
 
 LOOPBACK = "127.0.0.1"
@@ -30,6 +31,7 @@ class ControlPlane:
         self.address = address
         self.port = free_port(address)
         self.kubeconfig = folder / "kubeconfig"
+        self.audit = folder / "audit.log"  #: what service accounts have asked
         self.certificates: Certificates = make_certificates(folder / "certificates", LOOPBACK, address)
         self._token = secrets.token_hex(16)
         self._write_access()
@@ -90,6 +92,7 @@ class ControlPlane:
         }
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(json.dumps(document, indent=1))
+        (self.folder / "audit.json").write_text(json.dumps(POLICY))
 
     def _make_etcd(self) -> tuple[Process, int]:
         port = free_port()
@@ -123,10 +126,13 @@ class ControlPlane:
             "--authorization-mode=RBAC",
             f"--service-account-key-file={keys.account_key}",
             f"--service-account-signing-key-file={keys.account_key}",
-            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-issuer={ISSUER}",
             f"--service-cluster-ip-range={SERVICES}",
             "--kubelet-preferred-address-types=InternalIP",  # nobody resolves a test node's name
             "--allow-privileged=true",
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",  # as OpenShift has it
+            f"--audit-policy-file={self.folder / 'audit.json'}",
+            f"--audit-log-path={self.audit}",
         ]
         return Process("kube-apiserver", words, self.folder)
 

@@ -1,19 +1,21 @@
-"""Swell as a pod on a real kubelet: the plain manifests with an image and a disk of this machine."""
+"""Swell as a pod on a real kubelet: the chart, installed by helm, with an image and a disk of this machine."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from cluster.api import condition
 from cluster.cluster import Cluster
 from cluster.images import name_of
 
-from .chart import NAMESPACE, Document, of_kind, rendered
+from .chart import CHART, NAMESPACE, Document, helm
 
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+SERVERS = f"{PODS}?labelSelector=app.kubernetes.io/name%3Dswell"  # not those of its jobs
 PATIENCE_S = 60.0  # it takes ten seconds; a loaded machine is slow
 
 
@@ -26,15 +28,32 @@ class Installed:
         self.node = cluster.nodes[0].name
         self.volume = cluster.folder / "state"
         image = {"repository": name_of("swell").rpartition(":")[0], "tag": "1", "pullPolicy": "Never"}
-        documents = rendered({**values, "image": image})
-        deployment = of_kind(documents, "Deployment")["swell"]
-        as_on_this_machine(deployment["spec"]["template"]["spec"], uid, urlsplit(self.api.server))
-        self._documents = [namespace(), disk(self.volume, self.node), *documents]
+        self._values = {**values, "image": image}
 
     def install(self) -> None:
         self.volume.mkdir(mode=0o755)
-        self.api.apply(*self._documents, namespace=NAMESPACE)
+        self.api.apply(namespace(), disk(self.volume, self.node))
+        self._helm("install", "swell", CHART, *self._as_here(), values=self._values)
         self.until_available()
+
+    def upgrade(self, **values: Any) -> None:
+        """Until the next pod is ready."""
+        before = self.pod()["metadata"]["name"]
+        self._helm("upgrade", "swell", CHART, *self._as_here(), values={**self._values, **values})
+        self._until_replaced(before)
+
+    def uninstall(self) -> None:
+        self._helm("uninstall", "swell", "--ignore-not-found")
+        self.api.until(SERVERS, lambda items: not items)
+
+    def _helm(self, *words: str | Path, values: Document | None = None) -> None:
+        done = helm(*words, "--namespace", NAMESPACE, "--kubeconfig", self.api.kubeconfig, values=values)
+        assert done.returncode == 0, done.stderr
+
+    def _as_here(self) -> list[str]:
+        server = urlsplit(self.api.server)
+        program = (str(Path(__file__).with_name("as_here.py")), str(self.uid), str(server.hostname), str(server.port))
+        return ["--post-renderer", sys.executable, *(f"--post-renderer-args={word}" for word in program)]
 
     def until_available(self) -> None:
         """Its probes are content; else what it said."""
@@ -47,38 +66,32 @@ class Installed:
             raise AssertionError(f"the pod is not ready; it said:\n{said}\n{self.pod()['status']}") from unready
 
     def pod(self) -> Document:
-        return next(iter(self.api.until(PODS, bool).values()))
+        return next(iter(self.api.until(SERVERS, bool).values()))
 
     def inside(self, *words: str) -> str:
         return self.api.kubectl("exec", "--namespace", NAMESPACE, "deploy/swell", "--", *words)
 
     def replace_pod(self) -> None:
         """As a drained node would."""
-        before = self.pod()
-        self.api.kubectl("delete", "pod", "--namespace", NAMESPACE, "--wait", before["metadata"]["name"])
-        self.api.until(PODS, lambda items: any(is_ready(item) for item in items.values()), patience_s=PATIENCE_S)
+        before = self.pod()["metadata"]["name"]
+        self.api.kubectl("delete", "pod", "--namespace", NAMESPACE, "--wait", before)
+        self._until_replaced(before)
+
+    def _until_replaced(self, before: str) -> None:
+        self.api.until(
+            SERVERS,
+            lambda items: before not in items and any(is_ready(item) for item in items.values()),
+            patience_s=PATIENCE_S,
+        )
 
     def remove(self) -> None:
+        self.uninstall()
         self.api.kubectl("delete", "namespace", NAMESPACE, "--wait")
         self.api.kubectl("delete", "persistentvolume", "swell", "--wait")
 
 
 def is_ready(pod: Document) -> bool:
     return condition(pod, "Ready") == "True"
-
-
-def as_on_this_machine(pod: dict[str, Any], uid: int, server: SplitResult) -> None:
-    """Cluster addresses lead nowhere here: the pod is told the API server's own.
-
-    Where no group is named, OpenShift's admission writes user and group of the namespace's range into the pod.
-    """
-    [container] = pod["containers"]
-    container["env"] += [
-        {"name": "KUBERNETES_SERVICE_HOST", "value": server.hostname},
-        {"name": "KUBERNETES_SERVICE_PORT", "value": str(server.port)},
-    ]
-    if "fsGroup" not in pod["securityContext"]:
-        pod["securityContext"] |= {"runAsUser": uid, "fsGroup": uid}
 
 
 def namespace() -> Document:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.binaries import program
 from cluster.cluster import Cluster
 from cluster.images import name_of
 from cluster.starting import started
+from server import SWELL
 
 from .chart import NAMESPACE, VARIANTS, Document
-from .installed import Installed
+from .installed import PODS, Installed, is_ready
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -141,3 +145,92 @@ def test_what_a_user_may_not_create_is_refused(installed: Installed, tokens: dic
             ),
         )
     assert ask(installed, "GET", "/api/v1/jobs", token="forged")[0] == 401
+
+
+# -- from one's own machine ------------------------------------------------------------------------------------------
+
+ONCE = pytest.mark.parametrize("installed", ["as it is"], indirect=True)
+RANKS = "echo rank $RANK of $WORLD_SIZE; exec sleep 1000"
+
+
+class Laptop:
+    """Somebody with a token, kubectl and nothing else of the server."""
+
+    def __init__(self, home: Path, installed: Installed) -> None:
+        self._installed = installed
+        self._variables = {
+            "HOME": str(home),
+            "PATH": f"{program('kubectl').parent}:/usr/bin:/bin",
+            "KUBECONFIG": str(installed.api.kubeconfig),
+        }
+        (home / "token").write_text(installed.inside("cat", "/var/lib/swell/token"))
+        address = f"http://{installed.pod()['status']['podIP']}:8080"
+        self.swell("login", address, "--token-file", str(home / "token"), "--insecure-http")
+
+    def swell(self, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [SWELL, *words], env=self._variables, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == code, done
+        return done.stdout
+
+    def shown(self, job: str) -> Document:
+        found: Document = json.loads(self.swell("show", "-o", "json", job))
+        return found
+
+    def until_runs(self, job: str, *, width: int) -> None:
+        """Its pods run, and there are so many: seen with kubectl, then asked."""
+        ready = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=swell.dev/job%3D{job}"
+        self._installed.api.until(ready, lambda items: [is_ready(one) for one in items.values()] == [True] * width)
+        while (found := self.shown(job))["state"] != "running":
+            assert found["state"] in ("queued", "starting"), found
+
+
+@ONCE
+def test_every_command_works_with_the_server_in_its_pod(installed: Installed, tmp_path: Path) -> None:
+    laptop = Laptop(tmp_path, installed)
+    words = ("--image", name_of("busybox"), "--cpus", "0.01", "--tasks", "1..2", "--resize", "immediate")
+    gang = laptop.swell("run", "-d", *words, "--grace", "1s", "--", "sh", "-c", RANKS).strip()
+    laptop.until_runs(gang, width=2)
+    assert laptop.swell("logs", "--rank", "1", gang) == "rank 1 of 2\n"
+    assert laptop.swell("exec", gang, "--rank", "1", "--", "sh", "-c", "echo in $SWELL_JOB_ID") == f"in {gang}\n"
+
+    laptop.swell("scale", "--now", gang, "1")
+    laptop.until_runs(gang, width=1)
+    assert laptop.swell("logs", gang) == "rank 0 of 2\nrank 0 of 1\n"
+
+    wide = laptop.swell("run", "-d", "--image", "none", "--gpus", "99", "--", "true").strip()
+    assert laptop.swell("why", wide).startswith(f"job {wide} (true) is queued: CannotRunHere\n")
+
+    laptop.swell("cancel", gang, wide)
+    laptop.swell("wait", gang, code=137)  # what its shell became hears no SIGTERM
+    laptop.swell("wait", wide, code=1)
+    laptop.swell("delete", gang, wide)
+    assert not {int(gang), int(wide)} & {one["id"] for one in json.loads(laptop.swell("ps", "-a", "-o", "json"))}
+    installed.api.until(f"{PODS}?labelSelector=swell.dev/job%3D{gang}", lambda items: not items)
+
+
+# -- with helm -------------------------------------------------------------------------------------------------------
+
+
+@ONCE
+def test_an_upgrade_replaces_the_pod_and_keeps_its_jobs(installed: Installed) -> None:
+    job = installed.inside("swell", "run", "-d", "--image", "none", "--gpus", "99", "--", "true").strip()
+
+    installed.upgrade(podAnnotations={"note": "the second"})
+
+    assert installed.pod()["metadata"]["annotations"]["note"] == "the second"
+    assert job in [str(one["id"]) for one in json.loads(installed.inside("swell", "ps", "-o", "json"))]
+
+
+@ONCE
+def test_uninstalling_leaves_the_claim_and_nothing_else(installed: Installed) -> None:
+    """Of what the chart has made; what it has not, it does not touch."""
+    kinds = "deploy,pods,svc,cm,sa,secrets,pvc,netpol,roles,rolebindings,clusterroles,clusterrolebindings"
+    words = ("get", kinds, "-A", "-l", "app.kubernetes.io/name=swell", "-o", "name")
+    assert len(installed.api.kubectl(*words).split()) > 10
+
+    installed.uninstall()
+
+    assert installed.api.kubectl(*words).split() == ["persistentvolumeclaim/swell"]
+    assert installed.api.kubectl("get", "secrets", "-n", NAMESPACE, "-l", "owner=helm", "-o", "name") == ""

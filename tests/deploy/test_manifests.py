@@ -20,44 +20,45 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 #: (group, resource) → what Swell may do with it where it runs jobs; in other namespaces it reads.
 READS = frozenset({"get", "list", "watch"})
-CHANGES = READS | {"create", "update", "patch", "delete"}
+CHANGES = READS | {"create", "patch", "delete"}
 EVERYWHERE = {
-    ("", "nodes"): READS,
+    ("", "nodes"): frozenset({"list", "watch"}),
     ("", "pods"): READS,
-    ("", "resourcequotas"): frozenset({"get", "list"}),
+    ("", "resourcequotas"): frozenset({"list"}),
     ("batch", "jobs"): READS,
     ("jobset.x-k8s.io", "jobsets"): READS,
     ("kubeflow.org", "pytorchjobs"): READS,
-    ("scheduling.x-k8s.io", "podgroups"): READS,
-    ("scheduling.k8s.io", "priorityclasses"): READS,
+    ("scheduling.x-k8s.io", "podgroups"): frozenset({"list"}),
+    ("scheduling.k8s.io", "priorityclasses"): frozenset({"list"}),
     ("node.k8s.io", "runtimeclasses"): frozenset({"get"}),
     ("storage.k8s.io", "storageclasses"): frozenset({"get"}),
     ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
     ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
 }
 WHERE_IT_RUNS_JOBS = EVERYWHERE | {
-    ("", "pods"): READS | {"create", "delete", "patch"},
+    ("", "pods"): CHANGES,
     ("", "pods/binding"): frozenset({"create"}),
     ("", "pods/status"): frozenset({"patch"}),
     ("", "pods/log"): frozenset({"get"}),
-    ("", "secrets"): frozenset({"get", "create", "patch", "delete"}),
-    ("", "services"): frozenset({"get", "create", "patch", "delete"}),
+    ("", "secrets"): frozenset({"create", "patch", "delete"}),
+    ("", "services"): frozenset({"create", "patch", "delete"}),
     ("", "persistentvolumeclaims"): frozenset({"get", "patch"}),
     ("", "events"): frozenset({"list", "create", "patch"}),
     ("batch", "jobs"): CHANGES,
     ("jobset.x-k8s.io", "jobsets"): CHANGES,
     ("kubeflow.org", "pytorchjobs"): CHANGES,
 }
-LEASES = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update", "patch"})}
+LEASES = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update"})}
 #: Pods of its own keep GPUs for jobs that share them, and say that jobs wait for nodes, also where it runs no jobs.
 OF_ITS_OWN = {
-    ("", "pods"): READS | {"create", "delete", "patch"},
+    ("", "pods"): CHANGES,
     ("", "pods/binding"): frozenset({"create"}),
     ("", "pods/status"): frozenset({"patch"}),
     ("", "pods/log"): frozenset({"get"}),
 }
 #: What an administrator would be asked about, word by word.
 REFUSED = (
+    "get secrets",
     "list secrets",
     "watch secrets",
     "create pods/exec",

@@ -119,8 +119,9 @@ def _error(status: int, kind: str, message: str) -> Json:
 
 
 async def _on_swell_error(_: Request, error: Exception) -> Response:
-    status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
-    return _error(status, type(error).__name__, str(error))
+    """By the kinds of `errors.py`, which clients know: a part of ours may have a finer one."""
+    kind = next((kind for kind in type(error).__mro__ if kind in STATUS), SwellError)
+    return _error(STATUS.get(kind, 500), kind.__name__, str(error))
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:

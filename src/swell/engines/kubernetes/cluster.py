@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from swell.engines.kubernetes.failures import Unauthorized
 from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
@@ -30,7 +31,7 @@ from swell.engines.kubernetes.picture import (
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource, not_served
-from swell.errors import SwellError
+from swell.errors import Denied, SwellError
 
 log = logging.getLogger(__name__)
 JobKey = tuple[str, str]  # store, job
@@ -70,6 +71,8 @@ class Cluster:
 
     def start(self, timeout_s: float) -> str | None:
         """Follow everything that is served. None: all of it was listed; otherwise what is wrong."""
+        if (refusal := self._refusal()) is not None:
+            return refusal
         for reflector in self._reflectors.values():
             reflector.start()
         until = time.monotonic() + timeout_s
@@ -81,6 +84,17 @@ class Cluster:
         for kind, reflector in list(self._reflectors.items()):
             if not reflector.wait_until_synced(max(0.0, until - time.monotonic())):
                 return f"{kind}: {reflector.trouble}"
+        return None
+
+    def _refusal(self) -> str | None:
+        """What no waiting helps against: a credential that is over, a role that may not look."""
+        for resource in (NODES, PODS):
+            try:
+                next(self._port.pages(Selection(resource), limit=1))
+            except (Unauthorized, Denied) as error:
+                return str(error)
+            except SwellError as error:
+                log.info("%s; trying again", error)
         return None
 
     def _look_for_constraints(self) -> str | None:

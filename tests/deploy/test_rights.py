@@ -1,0 +1,272 @@
+"""Are the chart's rights enough, and is each of them needed? Every kind of job on a real control plane, audited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import jobs as kinds
+from cluster.api import Object, condition
+from cluster.cluster import Cluster
+from cluster.jobs import ON_KWOK, job, jobset, pod, pytorchjob
+from cluster.starting import started
+from swell.engines.kubernetes.picture import DEVICE, RESERVATION, STAND_IN, TOTAL
+
+from .acting import PATIENCE_S, Stage, acting
+from .chart import NAMESPACE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ML = "ml"
+GROUP = "scheduling.x-k8s.io/pod-group"
+SHORT = {"sim/run-for": "1s"}
+PODS, JOBS, JOBSETS, PYTORCHJOBS = (
+    path.replace("/default/", f"/{ML}/") for path in (kinds.PODS, kinds.JOBS, kinds.JOBSETS, kinds.PYTORCHJOBS)
+)
+OWN_PODS = kinds.PODS.replace("/default/", f"/{NAMESPACE}/")
+IMAGE = ("--image", "busybox")
+#: What the API server asks for on the way of another call, and does not write down: who applies a Secret may also
+#: create it, and who gives it other owners may also delete it. And what nothing here needs: an Event that is repeated,
+#: why pods of a Job are refused, a quota.
+UNSEEN = {
+    ("create", "", "secrets"),
+    ("delete", "", "secrets"),
+    ("delete", "", "services"),
+    ("patch", "", "events"),
+    ("list", "", "events"),
+    ("list", "", "resourcequotas"),
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("rights"), kwok=2, operators=("jobset", "training")) as cluster:
+        cluster.api.kubectl("label", "nodes", "--all", "nvidia.com/gpu.memory=16384")
+        cluster.api.apply(pod_groups())
+        yield cluster
+
+
+def pod_groups() -> Object:
+    """What scheduler-plugins installs, without its fields."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    names = {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": schema}
+    metadata = {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, in a test"},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": {"group": "scheduling.x-k8s.io", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with acting(cluster, tmp_path_factory.mktemp("server"), NAMESPACE, ML) as made:
+        yield made
+
+
+def test_every_kind_of_job_needs_the_rights_that_the_chart_grants_and_no_other(stage: Stage) -> None:
+    stories = [
+        submitted_objects,
+        in_our_own_words,
+        by_kubectl,
+        of_a_user_with_a_token,
+        beside_a_pod_of_the_same_name,
+        with_a_volume_that_waits_for_its_node,
+        that_shares_a_gpu,
+        that_waits_for_nodes,
+        that_is_resized,
+        that_is_cancelled,
+    ]
+    for story in stories:
+        story(stage)
+
+    calls = stage.asked()
+    assert [call for call in calls if call.code in (401, 403)] == []
+    used = {(call.verb, call.group, call.resource) for call in calls}
+    assert stage.granted - used == UNSEEN
+    assert "lacks the verb" not in stage.server.state.server_log.read_text()
+
+
+def submitted_objects(stage: Stage) -> None:
+    gang = job("gang", "true", count=2, on=ON_KWOK, gpus=1, annotations=SHORT)
+    gang["metadata"]["labels"] = {GROUP: "gang"}
+    jobs = stage.submit(
+        *map(
+            in_ml,
+            [
+                pod("single", "true", on=ON_KWOK, annotations=SHORT),
+                gang,
+                job("array", "true", count=2, on=ON_KWOK, annotations=SHORT),
+                jobset("set", "true", count=2, on=ON_KWOK, annotations=SHORT),
+                pytorchjob("train", "true", "true", workers=1, on=ON_KWOK, annotations=SHORT),
+            ],
+        )
+    )
+    succeed(stage, *jobs)
+
+
+def in_our_own_words(stage: Stage) -> None:
+    gang = stage.server.start(*IMAGE, "--tasks", "2", "--", "sleep", "1s")
+    array = stage.server.start(*IMAGE, "--array", "0-2", "--", "sleep", "1s")
+    succeed(stage, gang, array)
+
+
+def by_kubectl(stage: Stage) -> None:
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "pair"}}
+    members = [pod(f"pair-{rank}", "true", on=ON_KWOK, annotations=SHORT, schedulerName="swell") for rank in range(2)]
+    for member in members:
+        member["metadata"]["labels"] = {GROUP: "pair"}
+    theirs = {"on": ON_KWOK, "annotations": SHORT, "schedulerName": "swell"}
+    objects = [
+        job("k-job", "true", count=2, **theirs),
+        jobset("k-set", "true", count=2, **theirs),
+        pytorchjob("k-train", "true", "true", workers=1, **theirs),
+    ]
+    stage.cluster.api.apply({**group, "spec": {"minMember": 2}}, *members, *objects, namespace=ML)
+    for path, name in ((PODS, "pair-0"), (JOBS, "k-job"), (JOBSETS, "k-set"), (PYTORCHJOBS, "k-train")):
+        stage.cluster.api.until(path, lambda items, name=name: state_on(items[name]) == "succeeded")
+
+
+def state_on(one: Object) -> str | None:
+    """As a user of kubectl reads it."""
+    state: str | None = one["metadata"].get("annotations", {}).get("swell.dev/state")
+    return state
+
+
+def of_a_user_with_a_token(stage: Stage) -> None:
+    api = stage.cluster.api
+    api.kubectl("create", "serviceaccount", "anna", "-n", ML)
+    api.kubectl("create", "role", "pods", "-n", ML, "--verb=create", "--resource=pods")
+    api.kubectl("create", "rolebinding", "anna", "-n", ML, "--role=pods", f"--serviceaccount={ML}:anna")
+    token = api.kubectl("create", "token", "anna", "-n", ML).strip()
+    elsewhere = {"SWELL_STATE": "", "SWELL_SERVER": stage.url, "SWELL_API_TOKEN": token}
+    succeed(stage, *stage.submit(in_ml(pod("annas", "true", on=ON_KWOK, annotations=SHORT)), **elsewhere))
+
+
+def beside_a_pod_of_the_same_name(stage: Stage) -> None:
+    stage.cluster.api.apply(pod("taken", "true", on=ON_KWOK), namespace=ML)
+    [taken] = stage.submit(in_ml(pod("taken", "true", on=ON_KWOK, annotations=SHORT)))
+    succeed(stage, taken)
+    assert f"taken-{taken}" in stage.cluster.api.until(PODS, bool)
+
+
+def with_a_volume_that_waits_for_its_node(stage: Stage) -> None:
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    spec = {
+        "storageClassName": "late",
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    late = {**kind, "provisioner": "example.org/none", "volumeBindingMode": "WaitForFirstConsumer"}
+    stage.cluster.api.apply(late, {**claim, "spec": spec}, namespace=ML)
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    succeed(stage, *stage.submit(in_ml(pod("reads", "true", on=ON_KWOK, annotations=SHORT, volumes=volumes))))
+
+
+def that_shares_a_gpu(stage: Stage) -> None:
+    """A simulated node has no log: we write on the pod that keeps the GPU what it would have said there."""
+    sharing = stage.server.start(*IMAGE, "--gpu-memory", "6GiB", "--", "sleep", "1s")
+    keepers = stage.cluster.api.until(OWN_PODS, lambda items: any(map(is_ready_keeper, items.values())))
+    [keeper] = [name for name, one in keepers.items() if RESERVATION in one["metadata"]["labels"]]
+    stage.cluster.api.patch(f"{OWN_PODS}/{keeper}", {"metadata": {"annotations": {DEVICE: "GPU-0", TOTAL: "0"}}})
+    succeed(stage, sharing)
+    stage.cluster.api.until(OWN_PODS, lambda items: keeper not in items, patience_s=PATIENCE_S)
+
+
+def is_ready_keeper(one: Object) -> bool:
+    return RESERVATION in one["metadata"].get("labels", {}) and condition(one, "Ready") == "True"
+
+
+def that_waits_for_nodes(stage: Stage) -> None:
+    """Pods stand in for it, in Swell's own namespace, until nobody waits any more."""
+
+    def standing(items: dict[str, Object]) -> list[str]:
+        found = [one for one in items.values() if STAND_IN in one["metadata"].get("labels", {})]
+        return [condition(one, "PodScheduled") for one in found]
+
+    [waiting] = stage.submit(in_ml(job("waits", "true", count=1, on={"type": "kwok", "pool": "none"})))
+    stage.cluster.api.until(OWN_PODS, lambda items: standing(items) == ["False"], patience_s=PATIENCE_S)
+    stage.said("cancel", str(waiting))
+    stage.cluster.api.until(OWN_PODS, lambda items: standing(items) == [], patience_s=PATIENCE_S)
+
+
+def that_is_resized(stage: Stage) -> None:
+    """Of a gang in our own words the pods are made again, and what was theirs is given to the new ones.
+
+    Its Secret and its Service have one more owner here, so that they are still there then.
+    """
+    gang = stage.server.start(*IMAGE, "--tasks", "2..3", "--resize", "immediate", "--", "sleep", "1h")
+    document = pytorchjob("elastic", "true", "true", workers=1, on=ON_KWOK, gpus=1)
+    document["metadata"]["annotations"] = {
+        "request": "1",
+        "limit": "4",
+        "replicas": "2",
+        "swell.dev/resize": "immediate",
+    }
+    for replicas in document["spec"]["pytorchReplicaSpecs"].values():
+        replicas["restartPolicy"] = "OnFailure"
+    [training] = stage.submit(in_ml(document))
+    for one in (gang, training):
+        stage.until(one, "running")
+    keep_for(stage, f"-{gang}")
+    for one, width in ((gang, 2), (training, 2)):
+        stage.said("scale", "--now", str(one), str(width))
+        stage.server.until_true(
+            one,
+            lambda found, width=width: (found["state"], found["width"]) == ("running", width),
+            patience_s=PATIENCE_S,
+        )
+    stage.said("cancel", str(gang), str(training))
+
+
+def keep_for(stage: Stage, ending: str) -> None:
+    api = stage.cluster.api
+    account = api.get(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default")["metadata"]
+    keeper = {"apiVersion": "v1", "kind": "ServiceAccount", "name": account["name"], "uid": account["uid"]}
+    for resource in ("secrets", "services"):
+        path = f"/api/v1/namespaces/{NAMESPACE}/{resource}"
+        [one] = [item for item in api.get(path)["items"] if item["metadata"]["name"].endswith(ending)]
+        owners = [*one["metadata"]["ownerReferences"], keeper]
+        api.patch(f"{path}/{one['metadata']['name']}", {"metadata": {"ownerReferences": owners}})
+
+
+def that_is_cancelled(stage: Stage) -> None:
+    """Of a job that is deleted nothing is left, whatever it was."""
+    jobs = stage.submit(
+        *map(
+            in_ml,
+            [
+                pod("stopped", "true", on=ON_KWOK),
+                job("stopped", "true", count=1, on=ON_KWOK),
+                jobset("stopped-set", "true", count=1, on=ON_KWOK),
+                pytorchjob("stopped", "true", "true", workers=1, on=ON_KWOK),
+            ],
+        )
+    )
+    for one in jobs:
+        stage.until(one, "running")
+    stage.said("cancel", *map(str, jobs))
+    for one in jobs:
+        stage.until(one, "cancelled")
+    stage.said("delete", *map(str, jobs))
+    for path in (PODS, JOBS, JOBSETS, PYTORCHJOBS):
+        stage.cluster.api.until(
+            path, lambda items: not [name for name in items if name.startswith("stopped")], patience_s=PATIENCE_S
+        )
+
+
+def in_ml(document: Object) -> Object:
+    document["metadata"]["namespace"] = ML
+    return document
+
+
+def succeed(stage: Stage, *jobs: int) -> None:
+    for one in jobs:
+        stage.until(one, "succeeded")
