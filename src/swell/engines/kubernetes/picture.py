@@ -33,6 +33,7 @@ RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those
 NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
 STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
+POD_GROUP = "scheduling.x-k8s.io/pod-group"  # label of coscheduling and Fluence: pods that start together
 KEPT_LABELS = (
     JOB,
     STORE,
@@ -45,7 +46,7 @@ KEPT_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
     "jobset.sigs.k8s.io/replicatedjob-name",
     "jobset.sigs.k8s.io/job-index",
-    "scheduling.x-k8s.io/pod-group",
+    POD_GROUP,
 )
 NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
 GRACE_S_DEFAULT = 30
