@@ -126,7 +126,7 @@ class ClusterWorks:
     def __init__(self, state: StateFolder, cluster: Cluster, store: Store, wake: Callable[[], None]) -> None:
         access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)
         self._store = store
-        self._port = Port(access)
+        self._port = Port(access, guard=lambda: self._lease.guard())
         self._logs = LogKeeper(self._port, state.tasks)
         namespace = cluster.namespace or access.namespace
         self.engine = KubernetesEngine(
@@ -138,16 +138,17 @@ class ClusterWorks:
             namespace=namespace,
             wake=wake,
             reservation_image=cluster.reservation_image or IMAGE,
-            guard=lambda: self._lease.guard(),
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
         identity = f"{socket.gethostname()}-{store.id[:8]}"
         self._lease = Lease(self._lease_port, namespace, "swell", identity)
-        self._teller_port = Port(access)  # its calls never take a connection from those that matter
+        self._teller_port = Port(
+            access, guard=self._lease.guard
+        )  # its calls never take a connection from those that matter
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
         self._namespace = namespace
         self._calls_for_nodes = cluster.stand_ins
-        self._stand_ins_port = Port(access)
+        self._stand_ins_port = Port(access, guard=self._lease.guard)
         self._priorities = PriorityClasses(self._port)
 
     def adopt(self, manager: Manager) -> None:

@@ -13,7 +13,7 @@ NOBODY: Any = None  # no call is carried out here
 
 @pytest.fixture
 def leftovers() -> Leftovers:
-    return Leftovers(NOBODY, NOBODY, "store", lambda: None, kept_s=60.0)
+    return Leftovers(NOBODY, NOBODY, "store", kept_s=60.0)
 
 
 def test_it_is_kept_for_a_while_and_removed_once(leftovers: Leftovers) -> None:

@@ -55,7 +55,6 @@ class KubernetesEngine:
         wake: Callable[[], None],
         reservation_image: str = IMAGE,
         cancelled_kept_s: float = KEPT_S,
-        guard: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,7 +75,6 @@ class KubernetesEngine:
             store=store,
             namespace=namespace,
             image=reservation_image,
-            guard=guard,
             monotonic=monotonic,
         )
         hands = Hands(
@@ -88,7 +86,7 @@ class KubernetesEngine:
             is_active=self._lives.is_active,
             runtime_class=reservations.runtime_class,
         )
-        self._leftovers = Leftovers(port, self.cluster, store, guard, cancelled_kept_s)
+        self._leftovers = Leftovers(port, self.cluster, store, cancelled_kept_s)
         self._offers = Offers(self.cluster, self._lives, reservations)
         self._sight = Sight(self.cluster, store, hands.namespace)
         self._carrier = Carrier(
@@ -100,7 +98,6 @@ class KubernetesEngine:
             reservations,
             self._leftovers,
             logs,
-            guard=guard,
             wake=wake,
             now=now,
             monotonic=monotonic,

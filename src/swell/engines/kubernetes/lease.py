@@ -27,7 +27,7 @@ from typing import Any
 from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import Resource
-from swell.errors import Conflict, NotFound, SwellError
+from swell.errors import Conflict, NotFound, SwellError, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ JOIN_S = 5.0
 Document = dict[str, Any]
 
 
-class NotHeld(Conflict):
+class NotHeld(Unavailable):
     """Another server acts, or nobody knows which."""
 
 
@@ -94,7 +94,7 @@ class Lease:
         return self._monotonic() < self._held_until
 
     def guard(self) -> None:
-        """Before anything is written: raises where another server may be acting."""
+        """Before every try to write something: raises where another server may be acting."""
         if not self.is_held:
             raise NotHeld(self._explain())
 

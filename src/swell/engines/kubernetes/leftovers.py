@@ -28,14 +28,11 @@ KEPT_S = 60.0
 class Leftovers:
     """Thread-safe."""
 
-    def __init__(
-        self, port: Port, cluster: Cluster, store: str, guard: Callable[[], None], kept_s: float = KEPT_S
-    ) -> None:
+    def __init__(self, port: Port, cluster: Cluster, store: str, kept_s: float = KEPT_S) -> None:
         self._kept_s = kept_s
         self._port = port
         self._cluster = cluster
         self._store = store
-        self._guard = guard
         self._lock = Lock()
         self._since: dict[int, float] = {}
 
@@ -58,7 +55,6 @@ class Leftovers:
     def remove(self, job: int) -> None:
         for resource, one in self._of(job):
             try:
-                self._guard()
                 self._port.delete(resource, one.name, one.namespace, propagation="Background", uid=one.uid)
             except NotFound:
                 continue
