@@ -2,7 +2,8 @@
 
 Pods that name us as their scheduler and that we have not made; which of them are one job is in `podgroups.py`. They are
 submitted as everybody's jobs are, once, under a key made from their uid. When they are deleted before they have begun,
-their job is cancelled; afterwards the engine sees it.
+their job is cancelled; afterwards the engine sees it. So it is when somebody else has placed them, or when another
+server takes in by now (`intake.py`); should they be ours to take in again, they are another job.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.objects import without_server_fields
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import SERVER, PodSeen
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import NotServed
 from swell.errors import NotFound, Rejected, SwellError
@@ -34,6 +35,7 @@ Document = dict[str, Any]
 GATHER_S = 0.02  # pods come in bursts; and where looking takes long because many wait, it is done less often
 LET_GO_S = 1.0  # so long what was deleted may go unnoticed
 BY = "kubectl"
+OTHER = "another scheduler"  # by whom a job is cancelled whose pods are not ours to place any more
 DELETED = "its job was deleted with `swell delete` before it had begun; create it again to run it"
 CONTEXT = Context(workdir="/", on_cluster=True)
 
@@ -47,6 +49,18 @@ class Jobs(Protocol):
 
     def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str) -> Future[None]: ...
 
+    def give_up(self, jobs: Sequence[JobId], *, by: str, origin: str) -> Future[None]: ...
+
+
+class Intake(Protocol):
+    """Who takes in what."""
+
+    def look_now_and_then(self) -> None: ...
+
+    def takes(self, namespace: str) -> bool: ...
+
+    def leaves(self, namespace: str) -> bool: ...
+
 
 class Adopter(threading.Thread):
     def __init__(
@@ -56,6 +70,8 @@ class Adopter(threading.Thread):
         jobs: Jobs,
         is_begun: Callable[[JobId], bool],
         priority_classes: Callable[[], Mapping[str, int]],
+        intake: Intake,
+        store: str,
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name="adopter", daemon=True)
@@ -64,6 +80,9 @@ class Adopter(threading.Thread):
         self._jobs = jobs
         self._is_begun = is_begun  #: has there been an attempt of it? Then its pods are the engine's to judge
         self._priority_classes = priority_classes
+        self._intake = intake
+        self._store = store
+        self._times: dict[str, int] = {}  #: uid of an object or first pod → how often it was left to another
         self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
         self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
         self._incomplete: dict[str, str] = {}  #: uid of a pod → what its group waits for
@@ -120,16 +139,19 @@ class Adopter(threading.Thread):
             time.sleep(max(GATHER_S, 2 * (time.monotonic() - began)))
 
     def look(self) -> None:
+        self._intake.look_now_and_then()
         groups: dict[Group, list[PodSeen]] = {}
         waiting = self._cluster.waiting_pods()
+        ours = {name for name in {pod.namespace for pod in waiting} if self._intake.takes(name)}
         self._forget_refused({uid for pod in waiting for uid in (self._cluster.root(pod), pod.uid)})
         for pod in waiting:
-            if not self._is_taken(pod):
+            if pod.namespace in ours and not self._is_taken(pod):
                 groups.setdefault(group_of(pod), []).append(pod)
         self._submit(self._arrivals(groups))
         if time.monotonic() > self._let_go_at:
             self._let_go_at = time.monotonic() + LET_GO_S
             self._let_go()
+            self._leave()
 
     def _is_taken(self, pod: PodSeen) -> bool:
         return self._cluster.root(pod) in self._taken or pod.uid in self._taken
@@ -167,18 +189,25 @@ class Adopter(threading.Thread):
 
     def _submit(self, arrivals: Sequence[tuple[JobSpec, Document]]) -> None:
         jobs = {
-            f"kubernetes:{reference['metadata']['uid']}": NewJob(
-                spec, reference["metadata"]["namespace"], {}, None, reference
-            )
+            self._key(reference): NewJob(spec, reference["metadata"]["namespace"], {}, None, reference)
             for spec, reference in arrivals
         }
         if jobs:
             references = [reference for _, reference in arrivals]
             self._jobs.take_in(jobs, lambda records: self._became(references, records), origin=BY).result()
 
+    def _key(self, reference: Document) -> str:
+        uid = reference["metadata"]["uid"]
+        times = self._times.get(uid, 0)
+        return f"kubernetes:{uid}:{times}" if times else f"kubernetes:{uid}"
+
     def _became(self, references: Sequence[Document], records: Sequence[JobRecord | None]) -> None:
         for reference, record in zip(references, records, strict=True):
-            if record is not None:
+            if record is not None and record.reason_evidence.get("by") == OTHER:
+                uid = reference["metadata"]["uid"]
+                self._times[uid] = self._times.get(uid, 0) + 1
+                self._bell.set()
+            elif record is not None:
                 self.know(record.id, reference)
             else:
                 self._taken |= dict.fromkeys(_uids(reference))
@@ -187,13 +216,15 @@ class Adopter(threading.Thread):
     # -- what they ask for -----------------------------------------------------------------------------------------
 
     def _read(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
-        """None: the engine has not seen it yet."""
+        """None: the engine has not seen it yet, or it is a job of another server."""
         if group.kind in ("Pod", "PodGroup"):
             return _read_pods(group, pods)
         resource = self._cluster.resources.get(group.kind)
         if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
             return None
         document = self._port.get(resource, group.name, group.namespace)
+        if (document["metadata"].get("annotations") or {}).get(SERVER, self._store) != self._store:
+            return None
         spec = read_document(document, replace(CONTEXT, priority_classes=self._priority_classes()))
         if group.kind != "PyTorchJob":  # nobody may change the size of the others while they exist
             spec = replace(spec, width_max=spec.width_min) if spec.array is None else spec
@@ -209,6 +240,26 @@ class Adopter(threading.Thread):
         waiting = [job for job in gone if not self._is_begun(job)]
         if waiting:
             self._jobs.cancel(waiting, by=BY, grace_s=None, origin=BY).result()
+
+    def _leave(self) -> None:
+        """What another places, or takes in, is not ours any more; unless it has begun, then it is ours to the end."""
+        left = [
+            job
+            for job, reference in self._references.items()
+            if (self._intake.leaves(reference["metadata"]["namespace"]) or self._is_placed(reference))
+            and not self._is_begun(job)
+        ]
+        if not left:
+            return
+        self._jobs.give_up(left, by=OTHER, origin=BY).result()
+        for job in left:
+            if not self._is_begun(job):
+                for uid in _uids(self._references.pop(job)):
+                    self._taken.pop(uid, None)
+
+    def _is_placed(self, reference: Document) -> bool:
+        is_plain = reference["kind"] == "Pods"
+        return is_plain and any(pod.node and not pod.has_ended for pod in self._cluster.pods(_uids(reference)))
 
     def _is_there(self, reference: Document) -> bool:
         metadata = reference["metadata"]

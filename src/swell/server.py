@@ -210,6 +210,7 @@ class Parts:
             try_out=works.try_out,
             priority_classes=works.priority_classes,
             is_ready=lambda: works.is_ready,
+            intake=works.intake,
             owner=owner,
             token=state.secret(state.token),
             worker_token=state.secret(state.worker_token),

@@ -5,6 +5,7 @@ On machines of our own: the worker of this machine, kept alive. On Kubernetes: t
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -21,7 +22,8 @@ from swell.api.members import Members
 from swell.clusterobjects import ClusterObjects
 from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
-from swell.engines.kubernetes.lease import DURATION_S, Lease
+from swell.engines.kubernetes.intake import Intake
+from swell.engines.kubernetes.lease import DURATION_S, OWN_ONLY, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.priorities import PriorityClasses
 from swell.engines.kubernetes.reservationpod import IMAGE
@@ -40,6 +42,7 @@ from swell.state import StateFolder
 from swell.store import JobRecord, Store
 from swell.telling import Scene, Teller
 
+log = logging.getLogger(__name__)
 WORKER_ENDS_S = 5.0
 CHECKPOINTS = "/checkpoints"  # in pods, where a volume that outlives them is mounted
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
@@ -81,6 +84,9 @@ class Works(Protocol):
     def priority_classes(self) -> Mapping[str, int]:
         """What priorities are called where tasks run."""
 
+    def intake(self) -> str | None:
+        """Who takes in what kubectl applies, in words; None: there is no cluster."""
+
     @property
     def is_ready(self) -> bool: ...
 
@@ -113,6 +119,9 @@ class LocalWorks:
         """A machine has numbers only."""
         return {}
 
+    def intake(self) -> None:
+        """Nobody applies anything to a machine."""
+
     @property
     def is_ready(self) -> bool:
         return True
@@ -142,6 +151,7 @@ class ClusterWorks:
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
         identity = f"{socket.gethostname()}-{store.id[:8]}"
         self._lease = Lease(self._lease_port, namespace, "swell", identity)
+        self._intake = Intake(self._lease_port, self._lease)
         self._teller_port = Port(
             access, guard=self._lease.guard
         )  # its calls never take a connection from those that matter
@@ -153,7 +163,9 @@ class ClusterWorks:
 
     def adopt(self, manager: Manager) -> None:
         cluster = self.engine.cluster
-        self._adopter = Adopter(self._port, cluster, manager, self._has_begun, self._priorities.table)
+        self._adopter = Adopter(
+            self._port, cluster, manager, self._has_begun, self._priorities.table, self._intake, self._store.id
+        )
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
         self._teller = Teller(scene, lambda: self._lease.is_held, lambda: self.engine.is_busy)
@@ -184,6 +196,8 @@ class ClusterWorks:
         trouble = self.engine.cluster.start(FIRST_LIST_S)
         if trouble is not None:
             raise Unavailable(f"the cluster cannot be followed: {trouble}")
+        self._intake.look()
+        self._lease.notes = {} if self._intake.may_list else OWN_ONLY
         self._lease.start()
         try:
             self._begin(load)
@@ -193,6 +207,7 @@ class ClusterWorks:
 
     def _begin(self, load: Callable[[], int]) -> None:
         self._await_lease()
+        self._intake.look()
         self.engine.open(load())
         for record in self._store.active():
             if record.manifest and is_in_cluster(document := self._store.manifest(record.manifest)):
@@ -202,10 +217,13 @@ class ClusterWorks:
         self._stand_ins.start()
 
     def _await_lease(self) -> None:
-        until = time.monotonic() + LEASE_S
+        until, is_told = time.monotonic() + LEASE_S, False
         while not self._lease.is_held:
             if time.monotonic() > until:
                 self._lease.guard()
+            if not is_told and self._lease.holder:
+                is_told = True
+                log.info("waiting for at most %.0f s: %s", LEASE_S, self._lease.explain())
             time.sleep(LOOK_AGAIN_S)
 
     def close(self) -> None:
@@ -234,6 +252,9 @@ class ClusterWorks:
 
     def priority_classes(self) -> Mapping[str, int]:
         return self._priorities.table()
+
+    def intake(self) -> str:
+        return self._intake.in_words()
 
     @property
     def is_ready(self) -> bool:
