@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.life import Life, uids
 from swell.engines.kubernetes.picture import JOB, SCHEDULER, STORE, PodSeen
-from swell.engines.kubernetes.wanted import Wanted
+from swell.engines.kubernetes.wanted import Place, Wanted
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.job import AttemptId
 
@@ -160,18 +160,24 @@ class Lives:
     def is_active(self, job: int) -> bool:
         return job in self._by_job
 
-    def is_ours(self, pod: PodSeen, root: str) -> bool:
-        """Of an attempt that is there."""
+    def whose(self, pod: PodSeen, root: str) -> AttemptId | None:
+        """None: of no attempt that is there."""
         if pod.labels.get(STORE) == self._store and pod.scheduler == SCHEDULER:
             job = pod.labels.get(JOB, "")
-            return job.isdecimal() and int(job) in self._by_job
-        return root in self._by_uid
+            return self._by_job.get(int(job)) if job.isdecimal() else None
+        return self._by_uid.get(root)
+
+    def seats_on(self, node: NodeId) -> Counter[AttemptId]:
+        """How many pods of each attempt were planned there."""
+        with self._lock:
+            lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
+        return Counter(life.wanted.attempt for life in lives for place in _places(life) if place.node == node)
 
     def held_on(self, node: NodeId) -> set[DeviceId]:
         """Devices that attempts have there."""
         with self._lock:
             lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
-        places = (place for life in lives for place in (*life.wanted.places.values(), *life.wanted.draining.values()))
+        places = (place for life in lives for place in _places(life))
         return {device for place in places if place.node == node for device in place.devices}
 
     def _attempt_of(self, labels: Mapping[str, str], root: str) -> AttemptId | None:
@@ -182,4 +188,8 @@ class Lives:
 
 
 def _nodes(life: Life) -> set[NodeId]:
-    return {place.node for place in (*life.wanted.places.values(), *life.wanted.draining.values())}
+    return {place.node for place in _places(life)}
+
+
+def _places(life: Life) -> tuple[Place, ...]:
+    return (*life.wanted.places.values(), *life.wanted.draining.values())
