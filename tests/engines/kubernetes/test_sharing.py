@@ -118,8 +118,14 @@ def test_a_foreign_scheduler_that_is_faster_has_the_room_and_the_attempt_is_give
         assert drive.tasks[late, 0].problem.startswith("UnexpectedAdmissionError: ")
         end(drive, late)
         drive.until(lambda: drive.nodes[NODE].devices == devices(taken=(0, 1)))
-        assert pods(real).keys() == {"rival"}
-    real.api.delete(f"{PODS}/rival")
+
+        real.api.delete(f"{PODS}/rival")
+        drive.until(lambda: drive.nodes[NODE].devices == devices())
+        again = AttemptId(30, 2)
+        drive.start(again, pod("whole-30", SHOW, gpus=1), {0: (NODE, 1, 0)})
+        drive.until(lambda: drive.running(again) == [0])
+        end(drive, again)
+    real.api.delete(PODS)
     real.api.until(PODS, lambda pods: not pods)
 
 
