@@ -28,6 +28,7 @@ BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "metrics": metrics.run,
     "binds": binds.run,
     "kubernetes": kubernetes.run,
+    "scale": kubernetes.run_scale,
 }
 
 

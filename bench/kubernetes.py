@@ -33,7 +33,8 @@ GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 NAMESPACE = "default"
 GANG = 20
 SINGLES_PER_NODE = 10
-ROUND_S_MAX = 900.0
+SCALE = 5
+ROUND_S_MAX = 1800.0
 GONE_S_MAX = 600.0
 QUIET_S_MAX = 120.0
 BUSY_MAX = 0.15  # of all cores: heartbeats of simulated nodes
@@ -79,7 +80,8 @@ class Result:
     seconds: float
     bound: int
     cpu_s: float = 0.0  #: of ours; 0: not ours
-    memory_mb: float = 0.0
+    memory_mb: float = 0.0  #: at its peak
+    memory_before_mb: float = 0.0
 
 
 def run(setting: Setting) -> Iterator[Row]:
@@ -115,9 +117,29 @@ def _rows(workload: Workload, results: dict[str, Result], nodes: int) -> Iterato
     for name in ("naive", "kube-scheduler", "coscheduling"):
         detail = {"nodes": nodes, "pods": workload.pods, "bound by them": results[name].bound, "seconds": ours.seconds}
         yield Row("kubernetes", f"{workload.name} beside {name}", unit, rates["swell"], rates[name], detail=detail)
+    yield from _costs("kubernetes", workload, ours)
+
+
+def _costs(bench: str, workload: Workload, ours: Result) -> Iterator[Row]:
     thousand = workload.pods / 1000
-    yield Row("kubernetes", f"{workload.name}: CPU of ours per 1,000 pods", "s", ours.cpu_s / thousand)
-    yield Row("kubernetes", f"{workload.name}: memory of ours", "MB", ours.memory_mb)
+    yield Row(bench, f"{workload.name}: CPU of ours per 1,000 pods", "s", ours.cpu_s / thousand)
+    added = (ours.memory_mb - ours.memory_before_mb) / thousand
+    detail = {"before": ours.memory_before_mb, "at its peak": ours.memory_mb}
+    yield Row(bench, f"{workload.name}: memory of ours per 1,000 pods", "MB", added, detail=detail)
+
+
+def run_scale(setting: Setting) -> Iterator[Row]:
+    """Five times the cluster, and only ours: does it hold so much, and go on planning?"""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from cluster.cluster import Cluster
+
+    nodes = SCALE * setting.nodes
+    workload = Workload("many", nodes * SINGLES_PER_NODE, 1)
+    with Cluster(setting.folder / "cluster", kwok=nodes, operators=("coscheduling",)) as cluster:
+        ours = _ours(cluster.kubeconfig, setting.folder, workload, clean=False)
+    detail = {"nodes": nodes, "pods": workload.pods, "bound": ours.bound, "seconds": ours.seconds}
+    yield Row("scale", "single pods bound", "pods/s", ours.bound / ours.seconds, detail=detail)
+    yield from _costs("scale", workload, ours)
 
 
 # -- contenders ------------------------------------------------------------------------------------------------
@@ -140,16 +162,17 @@ def _naive(kubeconfig: Path, nodes: int, workload: Workload) -> Result:
         return _race(port, workload, "naive", after=bind)
 
 
-def _ours(kubeconfig: Path, folder: Path, workload: Workload) -> Result:
+def _ours(kubeconfig: Path, folder: Path, workload: Workload, *, clean: bool = True) -> Result:
     state = StateFolder(folder / f"state-{workload.name}")
     swell("up", "-d", "--engine", "kubernetes", "--kubeconfig", str(kubeconfig), state=state.root)
     try:
         pid = state.lock_holder("server")
         with _port(kubeconfig) as port:
-            before = _cpu_s(pid)
+            before, memory_before = _cpu_s(pid), _memory_mb(pid)
             found = _race(port, workload, "swell", clean=False)
-            used = Result(found.seconds, found.bound, _cpu_s(pid) - before, _memory_mb(pid))
-            _clean(port)
+            used = Result(found.seconds, found.bound, _cpu_s(pid) - before, _memory_mb(pid), memory_before)
+            if clean:
+                _clean(port)
         return used
     finally:
         swell("down", state=state.root)

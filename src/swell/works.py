@@ -33,7 +33,7 @@ from swell.engines.logfolder import LogFolder
 from swell.engines.workers import WorkersEngine
 from swell.errors import NotFound, Unavailable
 from swell.manifests import Manifest, is_in_cluster
-from swell.model.job import JobId
+from swell.model.job import JobId, JobState
 from swell.model.reason import Reason
 from swell.planner import Shortage
 from swell.process import spawn_detached, wait_for_end
@@ -147,14 +147,14 @@ class ClusterWorks:
             namespace=namespace,
             wake=wake,
             reservation_image=cluster.reservation_image or IMAGE,
+            is_over=self._is_over,
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
         identity = f"{socket.gethostname()}-{store.id[:8]}"
         self._lease = Lease(self._lease_port, namespace, "swell", identity)
         self._intake = Intake(self._lease_port, self._lease)
-        self._teller_port = Port(
-            access, guard=self._lease.guard
-        )  # its calls never take a connection from those that matter
+        # Calls of their own ports never take a connection from those that matter.
+        self._teller_port = Port(access, guard=self._lease.guard)
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
         self._namespace = namespace
         self._calls_for_nodes = cluster.stand_ins
@@ -182,6 +182,13 @@ class ClusterWorks:
 
     def _manifest(self, wanted: Wanted) -> dict[str, Any]:
         return self._adopter.reference(wanted.attempt.job) or self.objects.manifest(wanted)
+
+    def _is_over(self, job: JobId) -> bool:
+        """Nobody looks at its object any more."""
+        try:
+            return self._store.job(job).state is JobState.CANCELLED
+        except NotFound:
+            return True
 
     def _has_begun(self, job: JobId) -> bool:
         if self.engine.has_attempt_of(job):

@@ -22,7 +22,7 @@ from swell.api.connections import Connection
 from swell.api.members import Members
 from swell.config import Config
 from swell.controller import Controller
-from swell.controller.clock import SystemClock
+from swell.controller.clock import Clock, SystemClock
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.metrics import Metrics
@@ -64,10 +64,12 @@ class Service:
         members: Members | None = None,
         config: Config | None = None,
         sees_checkpoints: bool = True,
+        clock: Clock | None = None,
     ) -> None:
+        clock = clock or SystemClock()
         self.state = StateFolder(folder)
         self.state.prepare()
-        self.store = open_store(self.state.database, time.time)
+        self.store = open_store(self.state.database, clock.now)
         engine = WorkersEngine(self.state.tasks, wake=lambda: self.controller.look())
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -76,7 +78,13 @@ class Service:
         metrics = Metrics()
         self.store.on_commit = metrics.committed
         self.controller = Controller(
-            self.store, engine, SystemClock(), keep_s=None, reporting=reporting, watch=metrics.cycled
+            self.store,
+            engine,
+            clock,
+            keep_s=None,
+            limits=(config or Config()).limits_of,
+            reporting=reporting,
+            watch=metrics.cycled,
         )
         self.stopped = threading.Event()
         self.is_ready = True
@@ -99,6 +107,7 @@ class Service:
             box=box,
             members=members,
             is_ready=lambda: self.is_ready,
+            now=clock.now,
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring
@@ -236,8 +245,8 @@ class FakeWorker:
             folder = self._service.state.tasks / launch["attempt"] / str(lane["number"])
             folder.mkdir(parents=True)
             (folder / "log").write_bytes(log)
-        lives = AttemptId(job, attempt)
-        self.sync(tuple(TaskSeen(lives, n, "box", n, time.time()) for n in range(len(launch["lanes"]))))
+        lives, now = AttemptId(job, attempt), self._service.services.now()
+        self.sync(tuple(TaskSeen(lives, n, "box", n, now) for n in range(len(launch["lanes"]))))
         self._service.until(job, "running")
 
     def write(self, job: int, data: bytes, rank: int = 0) -> None:
@@ -250,6 +259,6 @@ class FakeWorker:
 
     def gone(self, job: int, code: int, *, attempt: int = 1, cause: str = "") -> None:
         """Its one task has ended; whether the job has is the server's to say."""
-        lived, now = AttemptId(job, attempt), time.time()
+        lived, now = AttemptId(job, attempt), self._service.services.now()
         task = TaskSeen(lived, 0, "box", 0, now, now, code, cause)
         self.sync((task,), (RunSeen(lived, "box", 1, (), 0, True),))

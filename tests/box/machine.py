@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,11 @@ class Person:
 
     def swell(self, *words: str, **how: Any) -> Result:
         return self.run(SYSTEM_PYTHON, "-c", "from swell.cli import main; main()", *words, **how)
+
+    def beside(self, command: str, *words: str, **how: Any) -> Result:
+        """A command that is installed beside `swell`."""
+        module, _, name = entry_points(group="console_scripts")[command].value.partition(":")
+        return self.run(SYSTEM_PYTHON, "-c", f"from {module} import {name} as main; main()", *words, **how)
 
     def start(self, *words: str, **how: Any) -> int:
         return self.swell("run", "-d", *words, **how).id

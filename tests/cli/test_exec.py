@@ -9,7 +9,7 @@ import pytest
 from swell.cli.exec import refuse_without_shell
 from swell.errors import Conflict
 
-ENTER = ["kubectl", "--namespace", "ml", "exec", "--stdin", "--tty", "train-0", "--", "/bin/sh", "-c", ":"]
+ENTER = ["kubectl", "--namespace", "ml", "exec", "train-0", "--", "/bin/sh", "-c", ":"]
 NO_SHELL = 'exec failed: exec: "/bin/sh": stat /bin/sh: no such file or directory'
 
 

@@ -107,14 +107,17 @@ def manage(server: Server, *words: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def deploy(server: Server, file: Path) -> Result:
-    return manage(server, "deploy", "-f", str(file))
+def deploy(server: Server, file: Path, word: str = "-f") -> Result:
+    return manage(server, "deploy", word, str(file))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "gpus"), [(1, "2..4"), (2, "2..4"), (3, "2..4"), (4, "2")])
-def test_a_demo_job_is_deployed_and_succeeds(server, number, gpus):
-    done = deploy(server, EXAMPLES / f"genai-job{number}.yaml")
+@pytest.mark.parametrize(
+    ("number", "gpus", "word"),
+    [(1, "2..4", "-f"), (2, "2..4", "--filename"), (3, "2..4", "-f"), (4, "2", "--filename")],
+)
+def test_a_demo_job_is_deployed_and_succeeds(server, number, gpus, word):
+    done = deploy(server, EXAMPLES / f"genai-job{number}.yaml", word)
     assert done.code == 0, done
     header, row = done.stdout.splitlines()
     name, asked, job = row.split()

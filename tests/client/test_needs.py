@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from swell.client.needs import render_job
+from swell.client.needs import Needs, render_job
 from swell.errors import Rejected
 
 
@@ -34,6 +34,7 @@ def test_what_is_said_is_written_and_what_means_nothing_is_left_out():
             "min_gpu_utilization": 20,
             "env": {"A": "b"},
             "mounts": (),
+            "retries": None,
             "ports": ("8080:80",),
             "image": None,
         },
@@ -51,6 +52,11 @@ def test_what_is_said_is_written_and_what_means_nothing_is_left_out():
         "env": {"A": "b"},
         "ports": ["8080:80"],
     }
+
+
+def test_none_says_nothing_of_anything():
+    needs = dict.fromkeys(Needs.__annotations__)
+    assert render_job(["true"], None, needs)["spec"] == {"command": ["true"]}  # type: ignore[arg-type]
 
 
 def test_a_command_as_text_is_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -69,6 +70,9 @@ def test_an_address_needs_no_header_and_no_token_is_ever_logged(own_server: Serv
     job = own_server.start("--", "sh", "-c", 'echo "door $SWELL_DOOR"; read line < /dev/zero')
     door = own_server.until_output(job, b"\n").decode().split()[1]
     assert [record["job_name"] for record in ask(door, "GET", "/get_all_jobs")[1]] == ["sh"]
+    told = {"job_name": "sh", "last_checkpoint_time": time.time(), "completed_epochs": 1.0, "total_epochs": 3}
+    status, answer = ask(door, "PUT", "/update_last_checkpoint", told)
+    assert (status, answer["job"]["completed_epochs"]) == (200, 1.0), answer
     ask(f"{address}x", "GET", "/get_all_jobs")
     ask(door, "POST", "/add_job", {"job_name": "x"})
     assert own_server.down().code == 0

@@ -324,6 +324,12 @@ AGAIN = "cancel it and submit it again with "
             world(node("a", gpus=4), node("b", gpus=4), queued(1, gpus=1, tasks=10)),
             AGAIN + "8 pods or less, or add a machine",
         ),
+        (
+            "it wants more of a GPU than there is, and more CPUs",
+            world(node("a", cpus=8, gpus=1), queued(1, cpus=12, gpu_gib=24)),
+            AGAIN
+            + "resources.requests of cpu: 8, the annotation swell.dev/gpu-memory: 16384MiB or less, or add a machine",
+        ),
     ],
 )
 def test_what_an_object_of_kubernetes_asks_for_is_changed_in_its_manifest(
@@ -339,10 +345,14 @@ def test_what_an_object_of_kubernetes_asks_for_is_changed_in_its_manifest(
     [
         (Code.TIME_LIMIT, "give it more time (the annotation swell.dev/time)"),
         (
+            Code.GPU_MEMORY_OVERRUN,
+            "reserve more (the annotation swell.dev/gpu-memory: 9000MiB), or let it go on with a warning",
+        ),
+        (
             Code.OUT_OF_MEMORY,
             "give it more memory (resources.limits.memory), or see what it did: swell logs --rank 3 7",
         ),
     ],
 )
 def test_so_it_is_when_it_has_ended(code: Code, following: str):
-    assert explain_record(code, {"job": 7, "rank": 3}, "Pod").next == following
+    assert explain_record(code, {"job": 7, "rank": 3, "needs_mib": 9000}, "Pod").next == following

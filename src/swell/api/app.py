@@ -33,7 +33,7 @@ from swell.api.wire import ERRORS, Cancellation, Json, Submission
 from swell.api.workers import workers_router
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, TooMany, Unavailable
 from swell.manifests.fields import describe, did_you_mean
-from swell.store import Changes, EventRecord
+from swell.store import Changes
 
 STATUS = {NotFound: 404, Conflict: 409, Denied: 403, TooLarge: 413, TooMany: 429, Rejected: 422, Unavailable: 503}
 
@@ -101,8 +101,8 @@ def server_router(services: Services) -> APIRouter:
     async def stop(caller: Who) -> dict[str, str]:
         """End the server. Running tasks are not touched."""
         require_admin(caller, "stop the server")
-        asked = EventRecord("ServerStopRequested", actor=caller.user, origin=caller.origin)
-        await asyncio.wrap_future(services.store.record(Changes(events=[asked])))
+        asked = Changes(events=[caller.did("ServerStopRequested")])
+        await asyncio.wrap_future(services.store.record(asked))
         services.stop()
         return {"status": "stopping"}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from swell.errors import Denied
 from swell.model.identity import Identity
+from swell.model.job import JobId
+from swell.store import EventRecord
 
 SCOPE_KEY = "swell.caller"
 
@@ -27,13 +29,17 @@ class Caller:
     def may_touch(self, owner: str) -> bool:
         return self.is_admin or owner == self.user
 
+    def did(self, kind: str, job: JobId | None = None, **detail: Any) -> EventRecord:
+        """For the record: what, by whom and from where."""
+        return EventRecord(kind, job, self.user, detail, origin=self.origin)
+
 
 def require_admin(caller: Caller, what: str) -> None:
     if not caller.is_admin:
         raise Denied(f"only an administrator of this machine may {what}; you are {caller.user!r}")
 
 
-def caller_of(request: Request) -> Caller:
+async def caller_of(request: Request) -> Caller:  # not a plain function: that is run in a thread of its own
     found = request.scope[SCOPE_KEY]
     assert isinstance(found, Caller)
     return found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Request, Response
 
 from swell.api.accept import accept, refuse
 from swell.api.caller import Caller, Who
@@ -36,7 +35,10 @@ def jobs_router(services: Services) -> APIRouter:
 
     @router.post("", status_code=201, response_model=JobsOut)
     async def submit(
-        body: Submission, caller: Who, idempotency_key: Annotated[str | None, Header(max_length=200)] = None
+        body: Submission,
+        caller: Who,
+        request: Request,
+        idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
     ) -> Response:
         """Read a manifest and accept its jobs, all or none. Accepted means written to disk before the answer.
 
@@ -47,7 +49,8 @@ def jobs_router(services: Services) -> APIRouter:
         if body.dry_run:
             await refuse(services, caller, manifests)
             return Json({"specs": [one.spec.to_document() for one in manifests]}, 200)
-        key, digest = _key(caller, idempotency_key), _digest(body) if idempotency_key else ""
+        key = _key(caller, idempotency_key)
+        digest = "" if key is None else hashlib.sha256(await request.body()).hexdigest()
         accepted = await accept(services, caller, manifests, body.env, key=key, digest=digest)
         return Json({"jobs": [document(job) for job in accepted], "not_shown": 0}, 201)
 
@@ -100,10 +103,6 @@ async def _next_version(services: Services, job: JobRecord, after: int, wait_s: 
 def _key(caller: Caller, given: str | None) -> str | None:
     """Everybody has keys of their own: the same one from two users is two submissions."""
     return given if given is None or caller.own is None else f"{caller.own}:{given}"
-
-
-def _digest(body: Submission) -> str:
-    return hashlib.sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
 def _read(

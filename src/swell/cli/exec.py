@@ -43,10 +43,7 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
 
     place = client.place(job, rank=rank)
     if place["runtime"][:1] == ["kubectl"]:
-        cluster = _cluster(client.state)
-        if not argv:
-            refuse_without_shell(job, _enter_pod(place, PROBE, cluster), dict(os.environ))
-        return _become(_enter_pod(place, argv, cluster), dict(os.environ))
+        return _enter(job, place, argv, dict(os.environ), _cluster(client.state))
     if client.is_elsewhere:
         raise Conflict(
             f"job {job} runs on {place['node']}, where {client.state} put it, and only there can it be entered; "
@@ -59,18 +56,33 @@ def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -
     if place["container"] is not None:
         folder = place["runtime_folder"]
         known = {} if folder is None else {"XDG_RUNTIME_DIR": folder}
-        if not argv:
-            refuse_without_shell(job, _enter(place, PROBE), {**os.environ, **known})
-        return _become(_enter(place, argv), {**os.environ, **known})
+        return _enter(job, place, argv, {**os.environ, **known})
     environment, folder = _surroundings(place["pid"], job)
     os.chdir(folder)
     return _become(list(argv or (environment.get("SHELL") or SHELL,)), environment)
 
 
-def _enter_pod(place: dict[str, Any], argv: tuple[str, ...], cluster: list[str]) -> list[str]:
+def _enter(
+    job: str,
+    place: dict[str, Any],
+    argv: tuple[str, ...],
+    environment: dict[str, str],
+    cluster: list[str] | None = None,
+) -> int:
+    """`cluster`: which, for kubectl; None: a container of this machine."""
+    if not argv:
+        refuse_without_shell(job, _words(place, cluster, (), PROBE), environment)
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    options = ["--stdin", "--tty"] if has_terminal else ["--stdin"]
-    return [*place["runtime"], *cluster, "exec", *options, place["container"], "--", *(argv or (SHELL,))]
+    options = ("-i", "-t") if has_terminal else ("-i",)  # podman, docker and kubectl call them alike
+    return _become(_words(place, cluster, options, argv or (SHELL,)), environment)
+
+
+def _words(
+    place: dict[str, Any], cluster: list[str] | None, options: tuple[str, ...], argv: tuple[str, ...]
+) -> list[str]:
+    if cluster is None:
+        return [*place["runtime"], "exec", *options, place["container"], *argv]
+    return [*place["runtime"], *cluster, "exec", *options, place["container"], "--", *argv]
 
 
 def refuse_without_shell(job: str, enter: list[str], environment: dict[str, str]) -> None:
@@ -79,9 +91,8 @@ def refuse_without_shell(job: str, enter: list[str], environment: dict[str, str]
 
     from swell.errors import Conflict
 
-    options = [word for word in enter if word not in ("--tty", "--stdin", "--interactive")]
     try:
-        done = subprocess.run(options, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        done = subprocess.run(enter, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError:
         return  # whoever becomes it says what is wrong with it
     if done.returncode:
@@ -101,12 +112,6 @@ def _cluster(state: StateFolder | Remote) -> list[str]:
     told = state.read_json(state.config).get("cluster") or {}
     options = {"--kubeconfig": told.get("kubeconfig"), "--context": told.get("context")}
     return [word for name, value in options.items() if value for word in (name, value)]
-
-
-def _enter(place: dict[str, Any], argv: tuple[str, ...]) -> list[str]:
-    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    options = ["--interactive", "--tty"] if has_terminal else ["--interactive"]
-    return [*place["runtime"], "exec", *options, place["container"], *(argv or (SHELL,))]
 
 
 def _surroundings(pid: int | None, job: str) -> tuple[dict[str, str], str]:

@@ -29,7 +29,7 @@ class Needs(TypedDict, total=False):
     hours: float | str | None
     resize: str | None
     retries: int | None
-    after: Sequence[str | int]
+    after: Sequence[str | int] | None
     notify: str | Sequence[str] | None
     notify_on: str | None
     tensorboard: Path | None
@@ -39,8 +39,8 @@ class Needs(TypedDict, total=False):
     env: Mapping[str, str] | None
     workdir: Path | None
     image: str | None
-    mounts: Sequence[str]
-    ports: Sequence[str]
+    mounts: Sequence[str] | None
+    ports: Sequence[str] | None
 
 
 def render_job(command: Sequence[str], name: str | None, needs: Needs) -> dict[str, Any]:
@@ -58,41 +58,27 @@ def render_job(command: Sequence[str], name: str | None, needs: Needs) -> dict[s
 
 
 def _render(needs: Needs) -> dict[str, Any]:
-    notify = needs.get("notify")
-    utilization = {"minGpuUtilization": needs.get("min_gpu_utilization"), "window": needs.get("utilization_window")}
-    return {
-        "gpus": needs.get("gpus"),
-        "gpuMemory": needs.get("gpu_memory"),
-        "exclusive": needs.get("exclusive") or None,
-        "onOverrun": needs.get("on_overrun"),
-        "tasks": needs.get("tasks"),
-        "cpus": needs.get("cpus"),
-        "memory": needs.get("memory"),
-        "array": needs.get("array"),
-        "priority": needs.get("priority"),
-        "time": needs.get("time"),
-        "grace": needs.get("grace"),
-        "epochs": needs.get("epochs"),
-        "hours": needs.get("hours"),
-        "resize": needs.get("resize"),
-        "retries": needs.get("retries"),
-        "after": [str(job) for job in needs.get("after", ())] or None,
-        "notify": notify if notify is None or isinstance(notify, str) else list(notify),
-        "notifyOn": needs.get("notify_on"),
-        "tensorboard": _text(needs.get("tensorboard")),
-        "checkpoints": _text(needs.get("checkpoints")),
-        "utilizationPolicy": _given(utilization) or None,
-        "env": dict(needs.get("env") or {}) or None,
-        "workdir": _text(needs.get("workdir")),
-        "image": needs.get("image"),
-        "mounts": list(needs.get("mounts", ())) or None,
-        "ports": list(needs.get("ports", ())) or None,
-    }
+    said = {_camel(name): _plain(value) for name, value in needs.items()}
+    said["after"] = [str(job) for job in needs.get("after") or ()]
+    idle = {"minGpuUtilization": said.pop("minGpuUtilization", None), "window": said.pop("utilizationWindow", None)}
+    return {**said, "utilizationPolicy": _given(idle)}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {field: value for field, value in fields.items() if value is not None}
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else os.fspath(path)
+    """Without what says nothing."""
+    return {
+        field: value for field, value in fields.items() if not (value is None or value is False or value in ([], {}))
+    }

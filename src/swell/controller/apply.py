@@ -7,7 +7,7 @@ Nothing here writes "running": it asks, and the next look at the world says.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from swell.controller.reporting import Reporting
 from swell.controller.world import World, with_slots
 from swell.controller.yielding import Stop, ask
 from swell.engines import Engine
-from swell.model.job import AttemptId, Dimension, JobSpec, JobState, Role
+from swell.model.job import AttemptId, Dimension, JobId, JobSpec, JobState, Role
 from swell.model.launch import Lane, Launch, LaunchRole
 from swell.model.plan import Plan, Preempt, Resize, SetSlots, Slot, Start
 from swell.model.quantity import IndexSet
@@ -88,6 +88,7 @@ def _ask(world: World, job: LiveJob, action: Resize | Preempt, changes: Changes,
 def _start(job: LiveJob, start: Start, changes: Changes, now: float) -> None:
     job.attempts += 1
     job.begun_now.clear()
+    job.trouble = {}
     if not job.shape.is_array:
         job.tasks_total = len(start.slots)  # a gang that is elastic in tasks has as many as it was given
     job.nodes = tuple(dict.fromkeys(slot.node for slot in start.slots))
@@ -153,11 +154,11 @@ def begin(
     engine: Engine,
     begins: Iterable[Begin],
     generation: int,
-    read: Callable[[int], JobRecord],
+    records: Mapping[JobId, JobRecord],
     reporting: Reporting,
 ) -> None:
     for one in begins:
-        engine.start(launches(read(one.attempt.job_id), one.attempt, generation, reporting, one.done))
+        engine.start(launches(records[one.attempt.job_id], one.attempt, generation, reporting, one.done))
 
 
 def launches(

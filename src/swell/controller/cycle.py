@@ -44,7 +44,9 @@ from swell.planner.recorded import explain_record
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 
 TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
-SPACING = 3.0  # at most a quarter of one core goes into planning
+SPACING = 3.0  # at most a quarter of one core goes into planning,
+SPACING_MAX = 9.0  # and a tenth of it where a cycle takes long: thousands of jobs, and others need the core as well
+LONG_S = 0.06
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 NOTHING_SEEN = Snapshot(0.0, (), ())
 ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
@@ -219,7 +221,9 @@ class Controller:
             return explain_record(job.reason_code, job.reason_evidence, job.spec.kind)
         if view is None or job.id not in plan.verdicts:
             return NOT_YET_PLANNED
-        return explain(snapshot, view, plan.verdicts[job.id], job.spec.kind)
+        known = self._world.jobs.get(job.id)  # of a long list of jobs, reading each one's spec would take longest
+        kind = job.spec.kind if known is None else known.kind
+        return explain(snapshot, view, plan.verdicts[job.id], kind)
 
     def shortages(self) -> tuple[Shortage, ...] | None:
         """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""
@@ -280,7 +284,7 @@ class Controller:
             began = self._clock.busy()
             try:
                 self.cycle()
-                pause = SPACING * (self._clock.busy() - began)
+                pause = _pause(self._clock.busy() - began)
             except SwellError as error:
                 log.warning("nothing could be recorded (%s), trying again in %s s", error, RETRY_S)
                 pause = RETRY_S
@@ -336,7 +340,8 @@ class Controller:
         self._unrecorded.clear()
         self._latest = latest
         carry_out(self._engine, turn.effects, self._generation)
-        begin(self._engine, begins, self._generation, self._store.job, self._reporting)
+        records = self._store.jobs([one.attempt.job_id for one in begins])
+        begin(self._engine, begins, self._generation, records, self._reporting)
         self._is_stale = False
         self._publish_controls()
         self._notify_ended(turn.changes)
@@ -374,6 +379,7 @@ class Controller:
         fresh = [node for node in self._unrecorded[-1].nodes if self._counted.get(node.id) is not node]
         self._counted |= {node.id: node for node in fresh}
         self.accounts = self.accounts.seen(fresh)
+        self._world.gpus = self.accounts.memory
         results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
             turn.effects += fold(self._world, seen, changes, now)
@@ -422,7 +428,7 @@ class Controller:
         )
         found = restore(self._store, accounts)
         self._world, self.accounts = found.world, accounts
-        begin(self._engine, found.begins, self._generation, lambda job: found.records[job], self._reporting)
+        begin(self._engine, found.begins, self._generation, found.records, self._reporting)
         carry_out(self._engine, found.stops, self._generation)
         self._publish_controls()
         for record in self._store.with_notice_due():
@@ -431,6 +437,10 @@ class Controller:
     def told(self, job: JobId) -> Future[None]:
         """Whoever wanted to know that it ended has been told."""
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
+
+
+def _pause(busy_s: float) -> float:
+    return busy_s * min(SPACING_MAX, SPACING + (SPACING_MAX - SPACING) * busy_s / LONG_S)
 
 
 def _is_well(future: Future[Any]) -> bool:

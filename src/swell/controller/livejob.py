@@ -23,6 +23,7 @@ class LiveJob:
     priority: int
     grace_s: float
     tasks_total: int
+    kind: str = ""  #: of the object it was written as; empty: in our own notation
     state: JobState = JobState.QUEUED
     reason: Code | None = Code.NOT_YET_PLANNED
     evidence: Evidence = field(default_factory=dict)
@@ -68,6 +69,7 @@ class LiveJob:
     doomed_by: tuple[JobId, str] | None = None  #: a job it was to follow, and how that ended; None: none did wrong
     notifies: str = ""  #: "end", "error", or nobody
     tensorboard: str = ""  #: of the present attempt; empty: nowhere to be looked at
+    trouble: dict[NodeId, str] = field(default_factory=dict)  #: of the present attempt, as its nodes told last
     on_overrun: Overrun = Overrun.WARN
     idle: IdlePolicy | None = None  #: None: its GPUs may idle
     gpu: dict[NodeId, GpuSeen] = field(default_factory=dict)  #: of the present attempt, where measured; never changed
@@ -86,6 +88,7 @@ class LiveJob:
             priority=record.priority,
             grace_s=spec.grace_s,
             tasks_total=record.tasks_total,
+            kind=spec.kind,
             state=record.state,
             reason=record.reason_code,
             evidence=record.reason_evidence,

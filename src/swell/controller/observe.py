@@ -39,7 +39,6 @@ Effect = Stop | Forget | Discard
 
 def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[Effect]:
     """Bring the world up to what was seen and asked."""
-    world.see(seen.nodes)
     touched = world.take_asked()
     for task in seen.tasks:
         if _fold_task(world, task, changes):
@@ -52,7 +51,9 @@ def fold(world: World, seen: Observation, changes: Changes, now: float) -> list[
         for job_id in sorted(touched & world.jobs.keys()):
             effects += _settle(world, world.jobs[job_id], changes, now)
         touched = world.take_asked()  # one that ended lets others follow
-    _note_trouble(world, seen.runs, changes)
+    for told in {run.attempt for run in seen.runs}:
+        if (job := _present(world, told)) is not None:
+            _show_trouble(job, changes)
     _note_silence(world, seen.silent_s, changes)
     return effects
 
@@ -82,6 +83,7 @@ def _fold_run(world: World, run: RunSeen, changes: Changes, now: float) -> bool:
         return False
     if run.tensorboard:
         job.tensorboard = run.tensorboard
+    job.trouble[run.node] = run.trouble
     is_news = any([note_use(job, run), _note_suspension(job, run, changes)])
     if run.is_finished:
         job.finished_on.add(run.node)
@@ -125,7 +127,7 @@ def _settle(world: World, job: LiveJob, changes: Changes, now: float) -> list[Ef
         job.write(changes)
         changes.events.append(EventRecord("Held", job.id, job.held_by))
     elif job.held_by is None and job.state is JobState.HELD:
-        job.state, job.reason, job.evidence, job.queued_at = JobState.QUEUED, Code.NOT_YET_PLANNED, {}, now
+        line_up(job, now)
         job.write(changes)
     return []
 
@@ -139,6 +141,7 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
         detail: dict[str, object] = {"attempt": job.attempts, "width": job.attempt.width}
         detail |= {"tensorboard": job.tensorboard} if job.tensorboard else {}
         changes.events.append(EventRecord("Running", job.id, detail=detail))
+        _show_trouble(job, changes)
     if job.state is not JobState.STOPPING:
         if job.cancel_by is not None:
             effects += stop(job, changes, f"cancelled by {job.cancel_by}", job.cancel_grace_s)
@@ -254,22 +257,17 @@ def _let_follow(world: World, ended: JobId, state: JobState) -> None:
             world.asked.add(follower)
 
 
-def _note_trouble(world: World, runs: tuple[RunSeen, ...], changes: Changes) -> None:
+def _show_trouble(job: LiveJob, changes: Changes) -> None:
     """What keeps a job from starting, or from going on, is part of its reason; told again, it is no news."""
-    told: dict[JobId, list[str]] = {}
-    for run in runs:
-        job = _present(world, run.attempt)
-        if job is not None and job.state in (JobState.STARTING, JobState.RUNNING):
-            told.setdefault(job.id, []).extend([run.trouble] if run.trouble else [])
-    for job_id, troubles in told.items():
-        job, trouble = world.jobs[job_id], "; ".join(dict.fromkeys(troubles))
-        if trouble == job.evidence.get("trouble", "") or job.reason is Code.WORKER_UNREACHABLE:
-            continue
-        if job.state is JobState.STARTING:
-            job.evidence = {"nodes": ", ".join(job.nodes)}
-            job.evidence |= {"trouble": trouble} if trouble else {}
-        else:
-            _note_trouble_of_running(job, trouble, changes)
+    trouble = "; ".join(dict.fromkeys(text for text in job.trouble.values() if text))
+    if trouble == job.evidence.get("trouble", ""):
+        return
+    if job.state is JobState.STARTING:
+        job.evidence = {"nodes": ", ".join(job.nodes)}
+        job.evidence |= {"trouble": trouble} if trouble else {}
+        job.write(changes)
+    elif job.state is JobState.RUNNING and job.reason is not Code.WORKER_UNREACHABLE:
+        _note_trouble_of_running(job, trouble, changes)
         job.write(changes)
 
 
@@ -297,3 +295,4 @@ def _note_silence(world: World, silent_s: dict[str, float], changes: Changes) ->
         job.write(changes)
         kind = "WorkerFound" if lost is None else "WorkerLost"
         changes.events.append(EventRecord(kind, job.id, detail=dict(job.evidence)))
+        _show_trouble(job, changes)

@@ -108,7 +108,7 @@ def _has_finished_an_epoch(job: LiveJob) -> bool:
 
 
 def _needed(world: World, job: LiveJob, peak_mib: int) -> int | None:
-    """With a margin, and never more than the GPU has: it would wait for ever. None: its GPU is not known just now."""
+    """With a margin, and never more than the GPU has: it would wait for ever. None: its GPU is not known."""
     held = [(slot.node, device) for slot in job.slots for device in slot.devices]
     known = [mib for place, mib in world.gpus.items() if place in held or (not held and place[0] in job.nodes)]
     if not known:

@@ -7,15 +7,14 @@ in the store until a job is started. It is changed only by the controller's thre
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from swell.controller.livejob import LiveJob
-from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.job import AttemptId, JobId, JobSpec, JobState
 from swell.model.launch import TaskSeen
 from swell.model.plan import JobView, Shape, Slot
 from swell.model.reason import Code
+from swell.model.usage import DeviceMemory
 from swell.store import AttemptRecord, JobRecord, TaskRecord
 
 
@@ -42,21 +41,8 @@ class World:
         self.silent = False  #: some job's reason says that its machine is out of reach
         self.timed: set[JobId] = set()  #: jobs of which something is asked, or due at a moment
         self.followers: dict[JobId, set[JobId]] = {}  #: who waits for a job's end
-        self.gpus: dict[tuple[NodeId, DeviceId], int] = {}  #: → MiB, as last seen
-        self._nodes: dict[NodeId, Node] = {}
+        self.gpus: DeviceMemory = {}  #: of every GPU ever seen
         self._shapes: dict[Shape, Shape] = {}
-
-    def see(self, nodes: Iterable[Node]) -> None:
-        """Which GPUs are there now. Nodes that are the same objects as before cost nothing."""
-        there = {node.id: node for node in nodes}
-        for name, node in self._nodes.items():
-            if there.get(name) is not node:
-                for device in node.devices:
-                    self.gpus.pop((name, device.id), None)
-        for name, node in there.items():
-            if self._nodes.get(name) is not node:
-                self.gpus |= {(name, device.id): device.memory_mib for device in node.devices}
-        self._nodes = there
 
     def add(self, record: JobRecord) -> LiveJob:
         shape = shape_of(record.spec)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import reprlib
-from pathlib import PurePosixPath
 
 from swell.errors import Rejected
 
@@ -24,8 +23,8 @@ def read_name(value: object) -> str:
 
 def default_name(command: tuple[str, ...]) -> str:
     """`python train.py` → train; `/bin/true` → true; a script after an interpreter names the job."""
-    words = [PurePosixPath(word).name for word in command if not word.startswith("-")]
+    words = [word.rstrip("/").rpartition("/")[2] for word in command if not word.startswith("-")]
     script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), None)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePosixPath(script).stem if script else words[0] if words else "")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", script[: -len(".py")] if script else words[0] if words else "")
     name = name.strip(".-_")[:63]
     return name if name and not name.isdigit() else "job"

@@ -16,6 +16,11 @@ EXIT_YIELDED = 75  # the in-job library's way to say: checkpoint made, start me 
 GRACE_S_DEFAULT = 30.0  # between SIGTERM and SIGKILL, as Kubernetes and Slurm have it
 
 
+def job_uuid(store: str, job: JobId) -> str:
+    """What a job is called where many servers' jobs are."""
+    return f"{store[:8]}-{job}"
+
+
 class JobState(StrEnum):
     QUEUED = "queued"
     HELD = "held"

@@ -12,7 +12,7 @@ from swell.model.job import Dimension, JobId, JobState, ResizeMode
 from swell.model.placement import Rules
 from swell.model.profile import Training
 from swell.model.reason import Code
-from swell.model.resources import NOTHING, Resources
+from swell.model.resources import NOTHING, Resources, gpus_of
 
 ENDLESS = float("inf")
 
@@ -141,6 +141,10 @@ class Standing:
     gpus_max: int | None = None  #: at once; None: no limit
     running_max: int | None = None  #: jobs at once; None: no limit
 
+    @property
+    def is_limited(self) -> bool:
+        return self.gpus_max is not None or self.running_max is not None
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -172,6 +176,10 @@ class Snapshot:
 
     def held(self) -> Iterator[tuple[JobView, Slot]]:
         return ((job, slot) for job in self.holding for slot in job.slots)
+
+    def gpus_held(self, user: str) -> float:
+        """By all jobs of a user, also while they are given back; a share is the part of a GPU that it is."""
+        return sum(gpus_of(slot.resources, self.card_mib) for job, slot in self.held() if job.user == user)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,11 @@ class Resources:
         return ", ".join(parts)
 
 
+def gpus_of(resources: Resources, card_mib: int) -> float:
+    """Whole GPUs, or the part of one."""
+    return resources.gpu_memory_mib / max(card_mib, 1) if resources.is_share else resources.gpus
+
+
 def memory_text(mib: int) -> str:
     return f"{round(mib / 1024, 1):g} GiB" if mib >= 1024 else f"{mib} MiB"
 

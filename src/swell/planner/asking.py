@@ -6,7 +6,6 @@ the fields of a job file are called like them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swell.model.resources import Resources
@@ -20,7 +19,8 @@ class Asking:
     share: str  #: of a GPU, in MiB
     tasks: str
     between: str  #: several of them
-    before: str = ""  #: all of them
+    no_gpus: str
+    before: str = ""  #: the first three
     more_memory: str = "--memory"
     more_time: str = "--time"
 
@@ -32,22 +32,21 @@ class Asking:
                 (self.gpus, wants.gpus, there.gpus),
                 (self.cpus, wants.cpus_milli / 1000, there.cpus_milli / 1000),
                 (self.memory, wants.memory_mib, there.memory_mib),
-                (self.share, wants.gpu_memory_mib, there.gpu_memory_mib),
             )
             if wanted > has
         ]
-        return self._at_most(lower, is_none=lower == [self.gpus.format(0)])
+        is_share = wants.gpu_memory_mib > there.gpu_memory_mib
+        if lower == [self.gpus.format(0)] and not is_share:
+            return self.no_gpus
+        parts = [f"{self.before}{self.between.join(lower)}"] if lower else []
+        parts += [self.share.format(there.gpu_memory_mib)] if is_share else []
+        return f"{self.between.join(parts)} or less" if parts else ""
 
     def fewer(self, tasks: int) -> str:
         return f"{self.tasks.format(tasks)} or less"
 
     def fewer_gpus(self, gpus: int) -> str:
-        return self._at_most([self.gpus.format(gpus)], is_none=gpus == 0)
-
-    def _at_most(self, lower: Sequence[str], *, is_none: bool) -> str:
-        if is_none:
-            return f"no {self.gpus.format('').rstrip(': ')}"
-        return f"{self.before}{self.between.join(lower)} or less" if lower else ""
+        return f"{self.before}{self.gpus.format(gpus)} or less" if gpus else self.no_gpus
 
 
 OPTIONS = Asking(
@@ -57,6 +56,7 @@ OPTIONS = Asking(
     share="--gpu-memory {}MiB",
     tasks="--tasks {}",
     between=" ",
+    no_gpus="no --gpus",
 )
 FIELDS = Asking(
     gpus="nvidia.com/gpu: {}",
@@ -65,6 +65,7 @@ FIELDS = Asking(
     share="the annotation swell.dev/gpu-memory: {}MiB",
     tasks="{} pods",
     between=", ",
+    no_gpus="no nvidia.com/gpu",
     before="resources.requests of ",
     more_memory="resources.limits.memory",
     more_time="the annotation swell.dev/time",

@@ -12,10 +12,10 @@ from dataclasses import replace
 from swell.model.job import JobId, JobState
 from swell.model.plan import ENDLESS, JobView, Snapshot, Standing, Verdict
 from swell.model.reason import Code, Evidence, Reason
+from swell.model.resources import gpus_of
 from swell.planner.allow import counted
 from swell.planner.asking import asking
 from swell.planner.case import NAMES_SHOWN_MAX, Case, nearest
-from swell.planner.rank import gpus_of
 from swell.planner.unsuitable import cannot_run_here, no_suitable_node
 
 NOT_YET_PLANNED = Reason(
@@ -91,9 +91,8 @@ def _waiting_in_line(case: Case) -> Reason:
 def _user_limit(case: Case) -> Reason:
     user, standing = case.job.user, case.snapshot.users.get(case.job.user, Standing())
     mine = [job for job in case.snapshot.holding if job.user == user]
-    card_mib = case.snapshot.card_mib
-    gpus = sum(gpus_of(slot.resources, card_mib) for job in mine for slot in job.slots)
-    wants = sum(count * gpus_of(resources, card_mib) for resources, count in case.groups)
+    gpus = case.snapshot.gpus_held(user)
+    wants = sum(count * gpus_of(resources, case.snapshot.card_mib) for resources, count in case.groups)
     evidence: Evidence = {"user": user, "gpus": gpus, "gpus_max": standing.gpus_max}
     evidence |= {"running": len(mine), "running_max": standing.running_max}
     if standing.gpus_max is not None and wants > standing.gpus_max:

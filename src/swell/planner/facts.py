@@ -13,6 +13,7 @@ from swell.model.resources import NOTHING, Resources
 from swell.planner.allow import objections
 from swell.planner.place import foreign_gpus, held_gpus
 from swell.planner.room import Room
+from swell.planner.same import Same
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Facts:
 
 def facts(snapshot: Snapshot, rules: tuple[Rules | None, ...]) -> Facts:
     """For a job whose roles have these rules; worked out once, as a listing explains thousands of jobs."""
-    known = _known(_Same(snapshot))
+    known = _known(Same(snapshot))
     if rules not in known:
         known[rules] = _facts(snapshot, rules)
     return known[rules]
@@ -52,21 +53,8 @@ def forbidden_nodes(snapshot: Snapshot, rules: tuple[Rules | None, ...]) -> dict
     return {node: problem for node, problem in found[0].items() if all(node in others for others in found)}
 
 
-class _Same:
-    """A snapshot that is equal only to itself: comparing what is in it would cost more than the facts."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-
-    def __hash__(self) -> int:
-        return id(self.snapshot)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.snapshot is self.snapshot
-
-
 @lru_cache(maxsize=1)
-def _known(_: _Same) -> dict[tuple[Rules | None, ...], Facts]:
+def _known(_: Same[Snapshot]) -> dict[tuple[Rules | None, ...], Facts]:
     return {}
 
 

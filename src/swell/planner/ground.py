@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import ClassVar
+from functools import lru_cache
 
 from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.placement import Rules
 from swell.planner.allow import objections
+from swell.planner.same import Same
 
 Gpus = frozenset[tuple[NodeId, DeviceId]]
 KNOWN_MAX = 4  # of one plan: with and without what outsiders use, all nodes and those that answer
@@ -27,8 +28,6 @@ class Cards:
 class Ground:
     """What stays as it is while room is given and taken: the nodes, small ones first."""
 
-    _known: ClassVar[tuple[tuple[tuple[Node, ...], Gpus | None, Ground], ...]] = ()  #: the latest first
-
     def __init__(self, nodes: Sequence[Node], foreign: Gpus | None) -> None:
         in_order = sorted(nodes, key=lambda node: (len(node.devices), node.cpus_milli, node.memory_mib, node.id))
         self.nodes = {node.id: node for node in in_order}
@@ -40,14 +39,8 @@ class Ground:
 
     @classmethod
     def of(cls, nodes: Sequence[Node], foreign: Gpus | None) -> Ground:
-        """The last one again where nothing has changed: the same nodes are the same tuple (a memory, no state)."""
-        for seen, their_foreign, known in cls._known:
-            if seen is nodes and their_foreign == foreign:
-                return known
-        made = cls(nodes, foreign)
-        if isinstance(nodes, tuple):
-            cls._known = ((nodes, foreign, made), *cls._known[: KNOWN_MAX - 1])
-        return made
+        """The last one again where nothing has changed: the same nodes are the same tuple."""
+        return _known(Same(nodes), foreign) if isinstance(nodes, tuple) else cls(nodes, foreign)
 
     def allowed(self, rules: Rules | None) -> Collection[NodeId]:
         """Where tasks with these rules may go."""
@@ -56,3 +49,19 @@ class Ground:
         if rules not in self._allowed:
             self._allowed[rules] = frozenset(self.nodes.keys() - objections(rules, self.nodes).keys())
         return self._allowed[rules]
+
+
+@lru_cache(maxsize=KNOWN_MAX)
+def _known(nodes: Same[tuple[Node, ...]], foreign: Gpus | None) -> Ground:
+    return Ground(nodes.value, foreign)
+
+
+def answering(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Those that can be reached; the same tuple where nothing has changed."""
+    return _answering(Same(nodes))
+
+
+@lru_cache(maxsize=1)
+def _answering(nodes: Same[tuple[Node, ...]]) -> tuple[Node, ...]:
+    reached = tuple(node for node in nodes.value if node.is_reachable)
+    return nodes.value if len(reached) == len(nodes.value) else reached

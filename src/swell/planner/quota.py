@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from swell.model.plan import JobView, Place, Snapshot
-from swell.planner.rank import gpus_of
+from swell.model.resources import gpus_of
 from swell.planner.size import least
 
 EPSILON = 1e-9  # shares of a GPU do not add up exactly
@@ -24,17 +24,19 @@ class Sheet:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._card_mib = snapshot.card_mib
-        self._users = snapshot.users
+        self._users = {user: one for user, one in snapshot.users.items() if one.is_limited}  #: nobody else is counted
         self._gpus: defaultdict[str, float] = defaultdict(float)
         self._jobs: defaultdict[str, int] = defaultdict(int)
 
     def add(self, job: JobView, places: Iterable[Place], *, is_new: bool = True) -> None:
-        self._gpus[job.user] += self._sum(places)
-        self._jobs[job.user] += is_new
+        if job.user in self._users:
+            self._gpus[job.user] += self._sum(places)
+            self._jobs[job.user] += is_new
 
     def remove(self, job: JobView, places: Iterable[Place]) -> None:
-        self._gpus[job.user] -= self._sum(places)
-        self._jobs[job.user] -= 1
+        if job.user in self._users:
+            self._gpus[job.user] -= self._sum(places)
+            self._jobs[job.user] -= 1
 
     def allows(self, job: JobView) -> bool:
         """One more job, with these tasks."""
@@ -60,4 +62,4 @@ class Sheet:
         return standing.gpus_max - self._gpus[user]
 
     def _sum(self, places: Iterable[Place]) -> float:
-        return sum(gpus_of(place.resources, self._card_mib) for place in places) if self._users else 0.0
+        return sum(gpus_of(place.resources, self._card_mib) for place in places)

@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from swell.model.job import JobId, JobState
 from swell.model.plan import JobView, Snapshot
-from swell.model.resources import Resources
+from swell.model.resources import gpus_of
 from swell.model.usage import CPU_WEIGHT
 
 COUNTS_AS_S = 3600.0  # a job in line or running counts for its user's next ones as if it had run so long
@@ -73,11 +73,6 @@ def demand(job: JobView, card_mib: int) -> float:
     groups = job.shape.tasks_at(width)
     gpus = sum(count * gpus_of(resources, card_mib) for resources, count in groups)
     return gpus or CPU_WEIGHT * sum(count * resources.cpus_milli for resources, count in groups) / 1000
-
-
-def gpus_of(resources: Resources, card_mib: int) -> float:
-    """Whole GPUs, or the part of one."""
-    return resources.gpu_memory_mib / max(card_mib, 1) if resources.is_share else resources.gpus
 
 
 def _bring_forward(reserved: JobView, line: list[JobView]) -> None:

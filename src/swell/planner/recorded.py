@@ -31,10 +31,11 @@ def _time_limit(evidence: Evidence, words: Asking) -> tuple[str, str]:
     return message, f"give it more time ({words.more_time})"
 
 
-def _gpu_memory_overrun(evidence: Evidence, _: Asking) -> tuple[str, str]:
+def _gpu_memory_overrun(evidence: Evidence, words: Asking) -> tuple[str, str]:
     used, reserved = _number(evidence, "used_mib"), _number(evidence, "reserved_mib")
     message = f"it used {used} MiB of the GPU it shared and had reserved {reserved} MiB, and was stopped for that"
-    return message, f"reserve more (--gpu-memory {_number(evidence, 'needs_mib')}MiB), or let it go on with a warning"
+    enough = words.share.format(_number(evidence, "needs_mib"))
+    return message, f"reserve more ({enough}), or let it go on with a warning"
 
 
 def _gpu_idle(evidence: Evidence, _: Asking) -> tuple[str, str]:

@@ -11,6 +11,7 @@ counted among the whole ones, and counted again when the last share of it is giv
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,15 +116,24 @@ class Room:
                 if place.devices and place.node in self._shared:  # it may have lost its last GPU
                     self._take_devices(place)
 
-    def hold(self, job: JobView) -> None:
-        """Take all that it holds, which may be thousands of tasks."""
-        for node, resources, count in job.sums:
-            if node in self._free:
-                self._free[node] -= resources
-                self._note(node, -count)
-        for place in job.places:
-            if place.devices and place.node in self._shared:
-                self._take_devices(place)
+    def hold(self, jobs: Iterable[JobView]) -> None:
+        """Take all that they hold, which may be tens of thousands of tasks: it is added up before it is taken."""
+        cpus: defaultdict[NodeId, int] = defaultdict(int)
+        memory: defaultdict[NodeId, int] = defaultdict(int)
+        gpus: defaultdict[NodeId, int] = defaultdict(int)
+        tasks: defaultdict[NodeId, int] = defaultdict(int)
+        for job in jobs:
+            for node, resources, count in job.sums:
+                cpus[node] += resources.cpus_milli
+                memory[node] += resources.memory_mib
+                gpus[node] += resources.gpus
+                tasks[node] += count
+            for place in job.places:
+                if place.devices and place.node in self._shared:
+                    self._take_devices(place)
+        for node in tasks.keys() & self._free.keys():
+            self._free[node] -= Resources(cpus[node], memory[node], gpus[node])
+            self._note(node, -tasks[node])
 
     def give(self, places: Iterable[Place]) -> None:
         for place in places:

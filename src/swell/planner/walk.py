@@ -10,6 +10,7 @@ from swell.model.job import JobId, JobState
 from swell.model.plan import JobView, Places, Slot, Snapshot, Verdict, taken
 from swell.model.reason import Code
 from swell.planner.fit import beside, find
+from swell.planner.ground import answering
 from swell.planner.place import Devices, foreign_gpus, held_gpus
 from swell.planner.preempt import can_be_preempted, choose_victims, resumes
 from swell.planner.quota import Sheet
@@ -22,7 +23,7 @@ from swell.planner.size import claim, most, seat
 
 def _is_plain(snapshot: Snapshot) -> bool:
     """One user without limits, whose jobs have no estimates: nothing has to be asked of each that waits."""
-    limited = any(one.gpus_max is not None or one.running_max is not None for one in snapshot.users.values())
+    limited = any(one.is_limited for one in snapshot.users.values())
     alike = {(job.user, job.estimate_s) for job in snapshot.jobs}
     return not limited and len({user for user, _ in alike}) < 2 and all(estimate is None for _, estimate in alike)
 
@@ -32,18 +33,15 @@ class Walk:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        reachable = [node for node in snapshot.nodes if node.is_reachable]
+        reached = answering(snapshot.nodes)
         held = held_gpus(snapshot)
         foreign = foreign_gpus(snapshot, held)
         self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
-        is_complete = len(reachable) == len(snapshot.nodes)
-        self.reachable = self.empty if is_complete else Room.of(reachable)  # and the part of it that answers
-        answering = snapshot.nodes if is_complete else reachable
-        self.free = Room.of(answering, foreign=foreign)  # what nobody holds at this moment
-        for job in snapshot.holding:
-            self.free.hold(job)
+        self.reachable = self.empty if reached is snapshot.nodes else Room.of(reached)  # and the part that answers
+        self.free = Room.of(reached, foreign=foreign)  # what nobody holds at this moment
+        self.free.hold(snapshot.holding)
         self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way
-        self.holders: list[Holder] = []  # of what is missing in `line`
+        self.holders: list[tuple[JobView, Places]] = []  # of what is missing in `line`
         self.seats: dict[JobId, Places] = {}  # what each of those that run keeps in `line`
         self.elastic: dict[JobId, JobView] = {}  # those of them whose width may change, or is about to
         self.victims: dict[JobId, tuple[JobView, JobId]] = {}  # and those that lose their place, and to whom
@@ -136,7 +134,7 @@ class Walk:
         return self.held.allows(job) and self.kept.allows(job)
 
     def _hold(self, job: JobView, places: Places) -> None:
-        self.holders.append(Holder.of(job, places, self.snapshot.now))
+        self.holders.append((job, places))
 
     def after(self, job: JobView) -> tuple[Room, ...]:
         """The room beside the reservation, for one that would still be there when it begins."""
@@ -216,7 +214,8 @@ class Walk:
             if self.claimer is None:
                 self.claimer = job.id
         elif self.first is None:
-            self.first = reserve(job, self.line, self.holders)
+            holders = [Holder.of(one, places, self.snapshot.now) for one, places in self.holders]
+            self.first = reserve(job, self.line, holders)
             if self.first is not None:
                 self.devices.leave_to_the_last(self.first.places)
                 self.kept.add(job, self.first.places)
@@ -260,7 +259,7 @@ class Walk:
             self.kept.remove(victim, self.seats[victim.id])
             del self.seats[victim.id]
         gone = {victim.id for victim in victims}
-        self.holders = [holder for holder in self.holders if holder.place_in_line[1] not in gone]
+        self.holders = [(job, places) for job, places in self.holders if job.id not in gone]
         return places
 
     def _stand_in_front(self, job: JobView) -> None:

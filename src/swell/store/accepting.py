@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, select
 
 from swell.errors import Conflict, TooMany
-from swell.model.job import JobId, JobState
+from swell.model.job import JobId, JobSpec, JobState
 from swell.model.reason import Code
 from swell.store import tables
 from swell.store.kept import keep
@@ -72,7 +72,7 @@ def _insert(connection: Connection, jobs: Sequence[NewJob], origin: str, now: fl
         for job, environment in zip(jobs, environments, strict=True)
     ]
     ids = connection.execute(INSERT_JOBS, rows).scalars().all()
-    records = [_record(row, job) for row, job in zip(rows, ids, strict=True)]
+    records = [_record(row, job, new.spec) for row, job, new in zip(rows, ids, jobs, strict=True)]
     events = [
         EventRecord("Submitted", record.id, record.owner, {"name": record.name}, origin=origin) for record in records
     ]
@@ -107,8 +107,8 @@ def _row(new: NewJob, environment: str, manifest: str, now: float) -> dict[str, 
     }
 
 
-def _record(row: dict[str, Any], job: JobId) -> JobRecord:
-    values = {**row, **dict.fromkeys(ABSENT), "id": job, "nodes": (), "reason_evidence": {}}
+def _record(row: dict[str, Any], job: JobId, spec: JobSpec) -> JobRecord:
+    values = {**row, **dict.fromkeys(ABSENT), "id": job, "nodes": (), "reason_evidence": {}, "given": spec}
     values |= {"state": JobState.QUEUED, "reason_code": Code.NOT_YET_PLANNED, "spec_text": values.pop("spec")}
     return JobRecord(**values)
 

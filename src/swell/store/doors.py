@@ -12,6 +12,11 @@ from sqlalchemy import Connection, Select, delete, func, insert, select
 
 from swell.errors import Conflict
 from swell.store import tables
+from swell.store.accepting import write_events
+from swell.store.records import EventRecord
+
+Document = dict[str, Any]
+Change = Callable[[Document | None], Document | None]
 
 FOREIGN_MAX = 10_000  # records of one owner; a client that adds without end must stop somewhere
 
@@ -30,10 +35,14 @@ class DoorStore:
     """Part of the store; futures are done when it is on disk."""
 
     def __init__(
-        self, write: Callable[[Callable[[Connection], Any]], Future[Any]], rows: Callable[[Select[Any]], Sequence[Any]]
+        self,
+        write: Callable[[Callable[[Connection], Any]], Future[Any]],
+        rows: Callable[[Select[Any]], Sequence[Any]],
+        clock: Callable[[], float],
     ) -> None:
         self._write = write
         self._rows = rows
+        self._clock = clock
 
     def opened(self) -> list[DoorRecord]:
         rows = self._rows(select(tables.door).order_by(tables.door.c.port))
@@ -46,31 +55,38 @@ class DoorStore:
         gone = delete(tables.door).where(tables.door.c.port == port)
         return self._write(lambda connection: connection.execute(gone))
 
-    def foreign(self, owner: str) -> dict[str, dict[str, Any]]:
+    def foreign(self, owner: str) -> dict[str, Document]:
         """Documents by name."""
         of_owner = select(tables.foreign).where(tables.foreign.c.owner == owner).order_by(tables.foreign.c.name)
         return {row.name: json.loads(row.document) for row in self._rows(of_owner)}
 
-    def change_foreign(
-        self, owner: str, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
-    ) -> Future[dict[str, Any] | None]:
-        """What is there (None: nothing) becomes what `change` makes of it (None: nothing); it may refuse by raising."""
-        return self._write(lambda connection: _change(connection, owner, name, change))
+    def change_foreign(self, owner: str, name: str, change: Change, event: EventRecord) -> Future[Document | None]:
+        """What is there (None: nothing) becomes what `change` makes of it (None: nothing); it may refuse by raising.
+
+        The event is written with it, if anything has changed.
+        """
+
+        def write(connection: Connection) -> Document | None:
+            before, after = _change(connection, owner, name, change)
+            if after != before:
+                write_events(connection, [event], self._clock())
+            return after
+
+        return self._write(write)
 
 
-def _change(
-    connection: Connection, owner: str, name: str, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]
-) -> dict[str, Any] | None:
+def _change(connection: Connection, owner: str, name: str, change: Change) -> tuple[Document | None, Document | None]:
     is_it = (tables.foreign.c.owner == owner) & (tables.foreign.c.name == name)
     found = connection.execute(select(tables.foreign.c.document).where(is_it)).first()
-    after = change(None if found is None else json.loads(found[0]))
-    if found is None and after is not None:
+    before = None if found is None else json.loads(found[0])
+    after = change(before)
+    if before is None and after is not None:
         _refuse_too_many(connection, owner)
     connection.execute(delete(tables.foreign).where(is_it))
     if after is not None:
         row = {"owner": owner, "name": name, "document": json.dumps(after)}
         connection.execute(insert(tables.foreign), row)
-    return after
+    return before, after
 
 
 def _refuse_too_many(connection: Connection, owner: str) -> None:

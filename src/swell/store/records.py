@@ -14,6 +14,10 @@ from swell.model.reason import Code, Evidence
 from swell.model.resources import Resources
 from swell.model.training import Asked, Resume, TrainingRecord
 
+# Of thousands of rows every second: calling an enumeration costs more than the rest of them.
+STATES = {str(state): state for state in JobState}
+CODES: dict[str | None, Code | None] = {None: None, **{str(code): code for code in Code}}
+
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
@@ -72,6 +76,7 @@ class JobRecord:
     manifest: str = ""  #: hash of what its object is made from; empty: it is none
     unplaced: int = 0  #: attempts in a row that could not be placed
     problem: str = ""  #: why not, in the words of who refused
+    given: JobSpec | None = field(default=None, compare=False, repr=False)  #: what it was made from; None: it was read
 
     @property
     def training(self) -> TrainingRecord | None:
@@ -79,7 +84,7 @@ class JobRecord:
 
     @property
     def spec(self) -> JobSpec:
-        return JobSpec.from_document(json.loads(self.spec_text))
+        return self.given or JobSpec.from_document(json.loads(self.spec_text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +148,8 @@ class EventRecord:
 
 def job_record(row: Row[Any]) -> JobRecord:
     values = dict(row._mapping)
-    values["state"] = JobState(values["state"])
-    values["reason_code"] = None if values["reason_code"] is None else Code(values["reason_code"])
+    values["state"] = STATES[values["state"]]
+    values["reason_code"] = CODES[values["reason_code"]]
     values["reason_evidence"] = json.loads(values["reason_evidence"])
     values["spec_text"] = values.pop("spec")
     values["training_text"] = values.pop("training")

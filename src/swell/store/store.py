@@ -28,7 +28,6 @@ from sqlalchemy.exc import DatabaseError
 
 from swell.errors import NotFound, Unavailable
 from swell.model.job import ENDED, JobId, JobState
-from swell.model.reason import Code
 from swell.model.usage import Account, DayOfUse, Used
 from swell.store import tables
 from swell.store.accepting import accept, accept_each, write_events
@@ -37,6 +36,8 @@ from swell.store.doors import DoorStore
 from swell.store.kept import drop_unused, read_kept
 from swell.store.migrate import migrate
 from swell.store.records import (
+    CODES,
+    STATES,
     AttemptRecord,
     EventRecord,
     JobRecord,
@@ -92,7 +93,7 @@ class Store:
         self.on_commit: Callable[[float], None] = lambda _: None  #: how long one took, in seconds
         self._writer = Writer(writing, self._tell)
         self.id = self._writer.submit(_identity).result()
-        self.doors = DoorStore(self._writer.submit, self._rows)
+        self.doors = DoorStore(self._writer.submit, self._rows, clock)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Called after every commit, from the writer's thread; it must not block."""
@@ -180,6 +181,14 @@ class Store:
             raise no_job(job)
         return job_record(found[0])
 
+    def jobs(self, wanted: Sequence[JobId]) -> dict[JobId, JobRecord]:
+        """Those of them that there are."""
+        found: dict[JobId, JobRecord] = {}
+        for begin in range(0, len(wanted), PAGE_ROWS):
+            rows = self._rows(select(tables.job).where(tables.job.c.id.in_(wanted[begin : begin + PAGE_ROWS])))
+            found |= {row.id: job_record(row) for row in rows}
+        return found
+
     def jobs_named(self, name: str, *, owner: str | None = None) -> list[JobRecord]:
         """Newest first; of one owner, or of all."""
         named = select(tables.job).where((tables.job.c.name == name) & _is_of(owner))
@@ -197,7 +206,7 @@ class Store:
         """Of the active jobs: a few columns, so that thousands can be looked at every second."""
         job = tables.job.c
         rows = self._rows(select(job.id, job.state, job.reason_code, job.width, job.attempts).where(_is_active()))
-        return [Outline(row[0], JobState(row[1]), Code(row[2]) if row[2] else None, row[3], row[4]) for row in rows]
+        return [Outline(row[0], STATES[row[1]], CODES[row[2]], row[3], row[4]) for row in rows]
 
     def listing(
         self, *, ended_since: float | None, owner: str | None = None, limit: int | None = None
@@ -218,8 +227,8 @@ class Store:
         ids = [row[0] for row in self._rows(ordered)]
         for begin in range(0, len(ids), PAGE_ROWS):
             page = ids[begin : begin + PAGE_ROWS]
-            found = {row.id: row for row in self._rows(select(tables.job).where(tables.job.c.id.in_(page)))}
-            yield [job_record(found[job]) for job in page if job in found]
+            found = self.jobs(page)
+            yield [found[job] for job in page if job in found]
 
     def _count(self, condition: Any) -> int:
         return int(self._rows(select(func.count()).select_from(tables.job).where(condition))[0][0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from swell.model.job import job_uuid
 from swell.model.launch import Launch, LaunchRole
 
 #: what a job that submits another must not pass on: it would report in the wrong name
@@ -51,7 +52,7 @@ def run_variables(launch: Launch, caller: dict[str, str], *, store: str, port: i
         "NODELIST": ",".join(launch.nodes),
         "MASTER_ADDR": MASTER_ADDR,
         "MASTER_PORT": str(port),
-        "JOB_UUID": f"{store[:8]}-{launch.attempt.job}",
+        "JOB_UUID": job_uuid(store, launch.attempt.job),
         "JOB_RESTARTED": "TRUE" if launch.attempt.number > 1 and not launch.is_array else "FALSE",
     }
 

@@ -15,6 +15,8 @@ from api.people import ADMIN, OTHER, OWNER, ask, name_of, submit
 from api.service import Service
 from swell.api.box import Box
 
+from .foreign import with_token
+
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
@@ -60,6 +62,16 @@ def test_a_job_submitted_through_a_door_runs_as_its_user(box: Service) -> None:
 def test_an_administrators_address_has_no_administrators_rights(box: Service) -> None:
     job = submit(box, OWNER, "not-yours")
     assert "not-yours" not in str(call(address_of(box, ADMIN, "genai"), "GET", "/get_all_jobs"))
+    ask(box, OWNER, "POST", f"/jobs/{job}/cancel")
+
+
+def test_to_an_administrator_too_a_name_means_their_own_job_and_an_id_anybodys(box: Service) -> None:
+    job = submit(box, OWNER, "somebodys")
+    root = with_token(box)
+    gone = (404, {"error": "there is no job 'somebodys'; GET /get_all_jobs lists them"})
+    assert [root.ask("GET", "/get_job/somebodys"), root.ask("POST", "/scale/somebodys")] == [gone, gone]
+    assert root.ask("GET", "/get_all_jobs") == (200, [])
+    assert root.ask("GET", f"/get_job/{job}")[1]["job_name"] == "somebodys"
     ask(box, OWNER, "POST", f"/jobs/{job}/cancel")
 
 

@@ -111,6 +111,23 @@ def test_a_job_that_is_asked_to_yield_has_to_stop_and_its_exit_0_is_a_yield(serv
         service.worker.begin(job, attempt=2)
 
 
+def test_its_exit_0_is_a_yield_too_where_nobody_has_said_how_many_epochs_there_are(service):
+    """Without --max_epochs it counted as done, and what was left of the training was never run."""
+    with running(service, "train", gpus="1..2") as job:
+        rank = Rank(service, job)
+        for done in (1, 2):
+            assert rank.has_to_stop() == "0"
+            rank.end_epoch(done)
+        assert rank.has_to_stop() == "0"
+        assert service.ask("POST", f"/jobs/{job}/scale", {"width": 1}).status == 200
+        service.until_true(job, lambda _: shown(service, job)["attempts"][0]["asked"] is not None)
+        rank.end_epoch(3)
+        assert rank.has_to_stop() == "1"
+        service.worker.gone(job, 0)
+        assert service.worker.until_asked(job, 2)["own"]["EPOCHS_DONE"] == "3"
+        service.worker.begin(job, attempt=2)
+
+
 def test_profiles_are_what_the_planner_measures_by(service):
     with running(service, "train", gpus="1", epochs=10) as job:
         rank = Rank(service, job)

@@ -6,6 +6,7 @@ docs/moving/genai-workload-manager.md lists every one of them.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
@@ -14,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from swell.api.doors import records
 from swell.api.doors.ledger import Ledger
 from swell.api.doors.records import Record, merged, new_record, record_of, with_checkpoint
-from swell.api.doors.scaling import free_gpus, new_width
+from swell.api.doors.scaling import EPSILON, free_gpus, new_width
 from swell.api.doors.visitor import Visitor, visitor_of
 from swell.api.doors.wire import json_object, need, number, text
 from swell.api.reports import Pace
@@ -66,7 +67,7 @@ def _said(is_scaled: bool) -> Response:
 
 
 async def _scale(services: Services, visitor: Visitor, job: JobRecord) -> bool:
-    """False: it has the width it would get, or may not be stopped."""
+    """False: it has the width it would get, or all that its user may hold, or may not be stopped."""
     snapshot = services.controller.snapshot
     view = snapshot.jobs_by_id.get(job.id)
     if view is None or view.shape.is_array or view.mode is ResizeMode.NEVER:
@@ -74,8 +75,9 @@ async def _scale(services: Services, visitor: Visitor, job: JobRecord) -> bool:
     width = new_width(view, snapshot)
     if width == view.width or view.state not in (JobState.STARTING, JobState.RUNNING):
         return False
-    by = visitor.caller.user
-    await asyncio.wrap_future(services.controller.scale(job.id, width, by=by, is_now=True, is_kept=False))
+    by, origin = visitor.caller.user, visitor.caller.origin
+    done = services.controller.scale(job.id, width, by=by, origin=origin, is_now=True, is_kept=False)
+    await asyncio.wrap_future(done)
     return True
 
 
@@ -220,7 +222,7 @@ def _add_monitor(router: APIRouter, services: Services) -> None:
         snapshot, user = services.controller.snapshot, visitor.caller.user
         limit = services.config.limits_of(user).gpus
         if limit is not None:
-            held = sum(slot.resources.gpus for job, slot in snapshot.held() if job.user == user)
-            return Json({"limit": str(limit), "used": str(held)})
+            used = math.ceil(snapshot.gpus_held(user) - EPSILON)  # they read whole numbers
+            return Json({"limit": str(limit), "used": str(used)})
         total = sum(len(node.devices) for node in snapshot.nodes if node.is_reachable)
         return Json({"limit": str(total), "used": str(total - sum(free_gpus(snapshot).values()))})

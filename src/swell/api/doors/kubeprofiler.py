@@ -23,7 +23,7 @@ from swell.api.reports import ATTEMPTS_REMEMBERED_MAX, Pace
 from swell.api.services import Services
 from swell.api.wire import Json
 from swell.errors import NotFound
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, job_uuid
 from swell.model.training import Checkpoint, Report
 from swell.store import JobRecord
 
@@ -46,6 +46,8 @@ def kubeprofiler_router(services: Services) -> APIRouter:
         done = job.training.epochs_done if job.training else 0.0
         control = services.controller.control(attempt)
         if control.yield_now or (control.stop_after_epoch is not None and done >= control.stop_after_epoch):
+            if _total(job) is None:  # nothing but this tells its exit code 0 from that of one that is done
+                await record.tell(job, attempt, durable=None, is_yielding=True)
             return PlainTextResponse("1")
         services.controller.has_begun(attempt, 0, int(done) + 1)
         return PlainTextResponse("0")
@@ -54,7 +56,7 @@ def kubeprofiler_router(services: Services) -> APIRouter:
     async def submit(body: Body, visitor: By) -> Response:
         visitor.refuse_jobs("submitting")
         job = await submit_as(services, visitor.caller, body)
-        return Json({"message": "job submitted", "job_id": job_uuid(services, job.id), "id": job.id}, 201)
+        return Json({"message": "job submitted", "job_id": job_uuid(services.store.id, job.id), "id": job.id}, 201)
 
     return router
 
@@ -98,11 +100,6 @@ def _add_reports(router: APIRouter, services: Services, record: Record) -> None:
         return Json({"message": "end taken"})
 
 
-def job_uuid(services: Services, job: int) -> str:
-    """As in the job's own JOB_UUID (worker/environment.py)."""
-    return f"{services.store.id[:8]}-{job}"
-
-
 def _find(services: Services, visitor: Visitor, uuid: str) -> JobRecord:
     match = UUID.fullmatch(uuid)
     if match is not None and match[1] == services.store.id[:8]:
@@ -110,6 +107,11 @@ def _find(services: Services, visitor: Visitor, uuid: str) -> JobRecord:
         if visitor.may_touch(job):
             return job
     raise NotFound(f"there is no job {uuid!r}; send JOB_UUID as the job has it")
+
+
+def _total(job: JobRecord) -> float | None:
+    """How many epochs there are; None: nobody has said so."""
+    return job.spec.epochs if job.training is None else job.training.epochs_total
 
 
 @dataclass(slots=True)

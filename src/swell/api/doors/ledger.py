@@ -15,6 +15,7 @@ from swell.api.doors.wire import text
 from swell.api.services import Services
 from swell.api.wire import Json
 from swell.errors import Conflict, NotFound, Rejected
+from swell.model.job import JobId
 from swell.store import JobRecord
 
 
@@ -44,14 +45,15 @@ class Ledger:
         return found
 
     def live(self) -> list[JobRecord]:
-        return [job for job in self.services.store.active() if self.visitor.may_touch(job)]
+        alive = self.services.store.active(owner=self.visitor.caller.own)
+        return [job for job in alive if self.visitor.may_touch(job)]
 
     def every(self) -> list[Record]:
         """Of several jobs with one name all that live, or else the newest."""
         if self.visitor.attempt is not None:
             return [self.record(self.services.store.job(self.visitor.attempt.job))]
         noted = self.services.store.doors.foreign(self._owner)
-        jobs, _ = self.services.store.listing(ended_since=None)
+        jobs, _ = self.services.store.listing(ended_since=None, owner=self.visitor.caller.own)
         shown: dict[str, list[JobRecord]] = {}
         for job in jobs:  # those that live come first, then the newest
             if self.visitor.may_touch(job) and (job.name not in shown or not job.state.has_ended):
@@ -79,7 +81,7 @@ class Ledger:
                 raise duplicate
             return record
 
-        await self._write(name, change)
+        await self._write("RecordAdded", name, change)
 
     async def change(self, body: dict[str, Any], what: Callable[[Record], Record]) -> Response:
         """A record of somebody else's job."""
@@ -92,7 +94,7 @@ class Ledger:
                 raise _unknown(name)
             return what(known)
 
-        return Json({"message": "Job updated", "job": await self._write(name, change)})
+        return Json({"message": "Job updated", "job": await self._write("RecordChanged", name, change)})
 
     async def note(self, job: JobRecord, told: Record) -> Response:
         """Remember what Swell does not know by itself, refuse what is not so."""
@@ -106,20 +108,23 @@ class Ledger:
             )
         noted = {field: value for field, value in told.items() if field not in known}
         if noted:
-            await self._write(job.name, lambda before: merged(before or {}, noted))
+            await self._write("RecordChanged", job.name, lambda before: merged(before or {}, noted), job=job.id)
         return Json({"message": "Job updated", "job": self.record(job)})
 
     async def delete(self, name: str) -> None:
         job = self.job(name)
         if job is not None:
-            by = self._owner
-            await asyncio.wrap_future(self.services.controller.delete([job], by=by))
+            done = self.services.controller.delete([job], by=self._owner, origin=self.visitor.caller.origin)
+            await asyncio.wrap_future(done)
         elif name not in self.services.store.doors.foreign(self._owner):
             raise _unknown(name)
-        await self._write(name, lambda _: None)
+        await self._write("RecordDeleted", name, lambda _: None)
 
-    async def _write(self, name: str, change: Callable[[Record | None], Record | None]) -> Record | None:
-        return await asyncio.wrap_future(self.services.store.doors.change_foreign(self._owner, name, change))
+    async def _write(
+        self, kind: str, name: str, change: Callable[[Record | None], Record | None], *, job: JobId | None = None
+    ) -> Record | None:
+        event = self.visitor.caller.did(kind, job, name=name)
+        return await asyncio.wrap_future(self.services.store.doors.change_foreign(self._owner, name, change, event))
 
 
 def _unknown(name: str) -> NotFound:

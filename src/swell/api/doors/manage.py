@@ -44,8 +44,8 @@ def doors_router(services: Services) -> APIRouter:
         found = {**asdict(door), "opened_at": iso(door.opened_at), "url": f"http://127.0.0.1:{door.port}"}
         return {**found, "problem": keeper.problems.get(door.port)}
 
-    async def note(kind: str, caller: Caller, door: DoorRecord) -> None:
-        await asyncio.wrap_future(store.record(Changes(events=[_event(kind, caller, door)])))
+    async def note(event: EventRecord) -> None:
+        await asyncio.wrap_future(store.record(Changes(events=[event])))
 
     @router.get("")
     async def listing() -> Response:
@@ -63,7 +63,7 @@ def doors_router(services: Services) -> APIRouter:
         listener = keeper.bind(body.port)
         door = DoorRecord(listener.getsockname()[1], body.name, owner, services.now())
         try:
-            await note("DoorOpened", caller, door)
+            await note(caller.did("DoorOpened", door=door.name, port=door.port))
             await asyncio.wrap_future(store.doors.open(door))
         except BaseException:
             listener.close()
@@ -79,16 +79,17 @@ def doors_router(services: Services) -> APIRouter:
         door = next((door for door in store.doors.opened() if door.port == port), None)
         if door is None:
             raise NotFound(f"no door is open on port {port}; `swell door` lists those that are")
-        await note("DoorClosed", caller, door)
+        await note(caller.did("DoorClosed", door=door.name, port=door.port))
         await asyncio.wrap_future(store.doors.close(port))
         await asyncio.to_thread(keeper.close, port)
         return Response(status_code=204)
 
     @router.post("/address", status_code=201)
     async def address(body: Addressing, caller: By) -> Response:
-        """An address that needs no header, for one door, in the caller's name. Nothing of it is stored."""
+        """An address that needs no header, for one door, in the caller's name. Only that it was made is stored."""
         _refuse_unknown(body.name)
         expires_at = services.now() + body.lasts_s
+        await note(caller.did("DoorAddressMade", door=body.name, expires_at=iso(expires_at)))
         token = make_address_token(services.job_secret, door=body.name, user=caller.user, expires_at=expires_at)
         return Json({"address": f"{services.url}/d/{token}", "expires_at": iso(expires_at)}, 201)
 
@@ -102,13 +103,10 @@ def open_standing(services: Services) -> None:
         _refuse_unknown(door.name)
         _owner(services, operator, door.user)
         services.doorkeeper.stand(door, services.now())
-    opened = [_event("DoorOpened", operator, door) for door in services.doorkeeper.standing]
+    standing = services.doorkeeper.standing
+    opened = [operator.did("DoorOpened", door=door.name, port=door.port) for door in standing]
     if opened:
         services.store.record(Changes(events=opened)).result()
-
-
-def _event(kind: str, caller: Caller, door: DoorRecord) -> EventRecord:
-    return EventRecord(kind, actor=caller.user, detail={"door": door.name, "port": door.port}, origin=caller.origin)
 
 
 def _owner(services: Services, caller: Caller, user: str | None) -> str:

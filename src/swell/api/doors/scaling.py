@@ -1,19 +1,24 @@
 """How wide would a job be if it were started again now? (genai's "scale")
 
-Its own GPUs count as free, those of nodes that its rules or a cordon keep it off do not. Never above what it can use,
-never below what it needs; whether others make room for more is the planner's business, not this question's.
+Its own GPUs count as free, those of nodes that its rules or a cordon keep it off do not. Never above what it can use or
+its user may hold, never below what it needs; whether others make room for more is the planner's business, not this
+question's.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from swell.api.documents import node_document
 from swell.model.cluster import Node
 from swell.model.job import Dimension
 from swell.model.placement import NO_RULES, objection
-from swell.model.plan import JobView, Shape, Snapshot
+from swell.model.plan import JobView, Shape, Snapshot, Standing
+from swell.model.resources import Resources, gpus_of
+
+EPSILON = 1e-9  # shares of a GPU do not add up exactly
 
 
 def free_gpus(snapshot: Snapshot) -> dict[str, int]:
@@ -35,7 +40,24 @@ def new_width(job: JobView, snapshot: Snapshot) -> int:
     for slot in job.slots:
         room[slot.node] += len(slot.devices)
     room = Counter({node: room[node] for node in room if _may_use(job.shape, snapshot.nodes_by_id.get(node))})
-    return max(job.shape.width_min, min(job.shape.width_max, _widest(job, room)))
+    return _allowed(job, snapshot, max(job.shape.width_min, min(job.shape.width_max, _widest(job, room))))
+
+
+def _allowed(job: JobView, snapshot: Snapshot, width: int) -> int:
+    """The largest up to this that its user may hold. Where the least is too much it stays: it would not come back."""
+    gpus_max = snapshot.users.get(job.user, Standing()).gpus_max
+    if gpus_max is None:
+        return width
+
+    def gpus(tasks: Iterable[Resources]) -> float:
+        return sum(gpus_of(resources, snapshot.card_mib) for resources in tasks)
+
+    others = snapshot.gpus_held(job.user) - gpus(slot.resources for slot in job.slots)
+    for narrower in range(width, job.shape.width_min - 1, -1):
+        tasks = (resources for resources, count in job.shape.tasks_at(narrower) for _ in range(count))
+        if others + gpus(tasks) <= gpus_max + EPSILON:
+            return narrower
+    return job.width
 
 
 def _may_use(shape: Shape, node: Node | None) -> bool:

@@ -51,13 +51,14 @@ class Visitor:
         return bool(self._named(store, ref))
 
     def _named(self, store: Store, ref: str) -> list[JobRecord]:
-        found = store.jobs_named(ref)
-        if not found and ID.fullmatch(ref):
-            try:
-                found = [store.job(int(ref))]
-            except NotFound:
-                found = []
-        return [job for job in found if self.may_touch(job)]
+        """A name means one's own, also to an administrator: jobs of others have their ids."""
+        found = [job for job in store.jobs_named(ref, owner=self.caller.own) if self.may_touch(job)]
+        if found or not ID.fullmatch(ref):
+            return found
+        try:
+            return [job for job in [store.job(int(ref))] if self.may_touch(job)]
+        except NotFound:
+            return []
 
     def present(self, job: JobRecord) -> AttemptId:
         """The attempt that reports are about; what is over, or was not begun, has nothing to report."""
@@ -66,7 +67,7 @@ class Visitor:
         return self.attempt or AttemptId(job.id, job.attempts)
 
 
-def visitor_of(request: Request) -> Visitor:
+async def visitor_of(request: Request) -> Visitor:
     """For endpoints: `visitor: Annotated[Visitor, Depends(visitor_of)]`."""
     found = request.scope[SCOPE_KEY]
     assert isinstance(found, Visitor)

@@ -66,14 +66,15 @@ def _show(client: Client, *, all_users: bool, nlast: int | None, extended: bool)
     from swell.cli.printing import print_table
     from swell.cli.ps import short_rows, wide_rows
 
-    found = client.jobs(all=nlast is not None, user=None if all_users else getpass.getuser())
+    user = None if all_users else getpass.getuser()
+    found = client.jobs(all=nlast is not None, user=user, all_users=all_users)
     kept = {job.id for job in sorted(found, key=lambda job: job.id)[-nlast:]} if nlast else {job.id for job in found}
     jobs = [job.document for job in found if job.id in kept]
     if not jobs:
         print("no jobs; submit one with: run-scheduler JOB_NAME --script_path FILE")
         return 0
-    header, rows = wide_rows(jobs) if extended else short_rows(jobs)
-    print_table(header, rows, states=2)
+    header, rows = wide_rows(jobs) if extended else short_rows(jobs, of_all=all_users)
+    print_table(header, rows, states=header.index("STATE"))
     return 0
 
 

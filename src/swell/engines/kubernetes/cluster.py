@@ -159,6 +159,12 @@ class Cluster:
     def pods_of_job(self, key: JobKey) -> list[PodSeen]:
         return self._sorted(self._by_job, key)
 
+    def jobs_of(self, store: str) -> set[int]:
+        """Those that something here carries the labels of."""
+        with self._lock:
+            keys = [*self._by_job, *self._objects_by_job]
+        return {int(job) for its_store, job in keys if its_store == store and job.isdecimal()}
+
     def stand_ins(self, store: str) -> list[PodSeen]:
         return self._sorted(self._stand_ins, store)
 

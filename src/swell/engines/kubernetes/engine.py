@@ -55,6 +55,7 @@ class KubernetesEngine:
         wake: Callable[[], None],
         reservation_image: str = IMAGE,
         cancelled_kept_s: float = KEPT_S,
+        is_over: Callable[[int], bool] = lambda _: False,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -86,7 +87,8 @@ class KubernetesEngine:
             is_active=self._lives.is_active,
             runtime_class=reservations.runtime_class,
         )
-        self._leftovers = Leftovers(port, self.cluster, store, cancelled_kept_s)
+        self._cancelled_kept_s = cancelled_kept_s
+        self._leftovers = Leftovers(port, self.cluster, store, is_over)
         self._offers = Offers(self.cluster, self._lives, reservations)
         self._sight = Sight(self.cluster, store, hands.namespace)
         self._carrier = Carrier(
@@ -126,10 +128,11 @@ class KubernetesEngine:
     def erase(self, attempt: AttemptId) -> None:
         """Its logs, and what is left of its job in the cluster."""
         self._kept.erase(attempt)
-        self._leftovers.remove(attempt.job)
+        self._leftovers.add(attempt.job, self._monotonic())
+        self._lives.bell.set()
 
     def discard(self, job: int) -> None:
-        self._leftovers.add(job, self._monotonic())
+        self._leftovers.add(job, self._monotonic() + self._cancelled_kept_s)
 
     def log_size(self, attempt: AttemptId, index: int) -> int | None:
         return self._kept.size(attempt, index)

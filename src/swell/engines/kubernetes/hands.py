@@ -22,6 +22,7 @@ from swell.engines.kubernetes.resources import CLAIMS, PODS, SECRETS, SERVICES, 
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.errors import Conflict, NotFound, SwellError
+from swell.model.job import job_uuid
 
 Document = dict[str, Any]
 SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
@@ -261,7 +262,7 @@ def variables(wanted: Wanted, store: str) -> dict[str, str]:
         "NUM_GPUS": str(gpus),
         "NUM_NODES": str(len(wanted.nodes)),
         "NODELIST": ",".join(wanted.nodes),
-        "JOB_UUID": f"{store[:8]}-{wanted.attempt.job}",
+        "JOB_UUID": job_uuid(store, wanted.attempt.job),
         "JOB_RESTARTED": "TRUE" if wanted.attempt.number > 1 and not wanted.is_array else "FALSE",
     }
 

@@ -28,7 +28,6 @@ class Life:
     reported: dict[int, TaskSeen] = field(default_factory=dict)
     run: Followed | None = None
     finished_at: float | None = None  #: None: it has not
-    nodes: tuple[NodeId, ...] = ()
 
     @property
     def is_ours(self) -> bool:
@@ -70,8 +69,7 @@ def differs(one: Followed, other: Followed) -> bool:
 
 
 def make_run(wanted: Wanted, found: Followed, node: NodeId) -> RunSeen:
-    lanes = {**wanted.places, **wanted.draining}
-    mine = {number for number, place in lanes.items() if place.node == node}
+    mine = {number for number, place in wanted.lanes.items() if place.node == node}
     in_use = tuple(number for number in found.in_use if number in mine)
     return RunSeen(
         wanted.attempt,

@@ -10,7 +10,7 @@ from typing import Any
 
 from swell.engines.kubernetes.life import Life, uids
 from swell.engines.kubernetes.picture import JOB, SCHEDULER, STORE, PodSeen
-from swell.engines.kubernetes.wanted import Place, Wanted
+from swell.engines.kubernetes.wanted import Wanted
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.job import AttemptId
 
@@ -171,13 +171,15 @@ class Lives:
         """How many pods of each attempt were planned there."""
         with self._lock:
             lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
-        return Counter(life.wanted.attempt for life in lives for place in _places(life) if place.node == node)
+        return Counter(
+            life.wanted.attempt for life in lives for place in life.wanted.lanes.values() if place.node == node
+        )
 
     def held_on(self, node: NodeId) -> set[DeviceId]:
         """Devices that attempts have there."""
         with self._lock:
             lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
-        places = (place for life in lives for place in _places(life))
+        places = (place for life in lives for place in life.wanted.lanes.values())
         return {device for place in places if place.node == node for device in place.devices}
 
     def _attempt_of(self, labels: Mapping[str, str], root: str) -> AttemptId | None:
@@ -188,8 +190,4 @@ class Lives:
 
 
 def _nodes(life: Life) -> set[NodeId]:
-    return {place.node for place in _places(life)}
-
-
-def _places(life: Life) -> tuple[Place, ...]:
-    return (*life.wanted.places.values(), *life.wanted.draining.values())
+    return {place.node for place in life.wanted.lanes.values()}

@@ -29,7 +29,7 @@ def fill_pod(spec: Document, size: RoleSize, filling: Filling) -> Document:
         _give(holders[0], size.gpus)
     if len({role.gpus for role in filling.roles}) > 1:  # what all are told at once is true of the first role only
         for container in containers:
-            _tell(container, "NUM_GPUS", str(size.gpus))
+            _tell(container, "NUM_GPUS", str(size.gpus or int(size.share_mib > 0)))
     for container in containers:
         container["envFrom"] = [*_others(container, filling.secret), {"secretRef": {"name": filling.secret}}]
     filled = {**spec, "schedulerName": SCHEDULER, "containers": containers}

@@ -80,10 +80,15 @@ class Wanted:
             draining=draining,
         )
 
+    @property
+    def lanes(self) -> Mapping[int, Place]:
+        """Also those where nothing begins any more."""
+        return {**self.places, **self.draining} if self.draining else self.places
+
     def sizes(self) -> tuple[RoleSize, ...]:
         """Of each role."""
         if self.is_array:
-            place = next(iter({**self.places, **self.draining}.values()), None)
+            place = next(iter(self.lanes.values()), None)
             gpus = 0 if place is None or self.shares_mib[0] else len(place.devices)
             return (RoleSize(len(IndexSet.parse(self.indices)), gpus, self.shares_mib[0]),)
         return tuple(self._size(role) for role in range(len(self.shares_mib)))
