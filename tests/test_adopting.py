@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from engines.kubernetes.pieces import make_pod
 from specs import spec
-from swell.adopting import refuse_shares, rigid
+from swell.adopting import Adopter, refuse_shares, rigid
+from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.picture import Owner, PodSeen
+from swell.engines.kubernetes.port import Port
+from swell.engines.kubernetes.resources import Resource
 from swell.errors import Rejected
-from swell.model.job import JobSpec, Role
+from swell.model.job import JobId, JobSpec, Role
 from swell.model.resources import Resources
+from swell.store import JobRecord, NewJob
 
 SHARES = spec(roles=(Role("worker", ("true",), Resources(1000, 0, 0, 6144), 1),))
 WHOLE = spec(roles=(Role("worker", ("true",), Resources(1000, 0, 1, 6144), 1),))
@@ -50,3 +61,141 @@ def is_refused(kind: str, asked: JobSpec) -> bool:
     except Rejected:
         return True
     return False
+
+
+# -- whose what kubectl applied is -----------------------------------------------------------------------------------
+
+
+class World:
+    """A cluster, the jobs that were made of it, and another server that may take in: all in the test's hands."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, PodSeen] = {}
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.made: dict[str, SimpleNamespace] = {}  # by key
+        self.begun: set[JobId] = set()
+        self.is_ours = True
+        self.resources = {"Job": Resource("batch", "v1", "jobs", "Job")}
+        cluster, port = cast(Cluster, self), cast(Port, self)
+        self.adopter = Adopter(port, cluster, self, self.begun.__contains__, dict, self, "our-store")
+
+    def look(self) -> dict[str, tuple[JobId, str]]:
+        """Key → job, and by whom it was cancelled."""
+        self.adopter._let_go_at = 0.0
+        self.adopter.look()
+        return {key: (job.id, job.reason_evidence.get("by", "")) for key, job in self.made.items()}
+
+    # -- the cluster
+
+    def waiting_pods(self) -> list[PodSeen]:
+        return [pod for pod in self.there.values() if pod.document is not None and not pod.node]
+
+    def pods(self, uids: Sequence[str]) -> list[PodSeen]:
+        return [self.there[uid] for uid in uids if uid in self.there]
+
+    def root(self, pod: PodSeen) -> str:
+        return pod.uid if pod.owner is None else pod.owner.uid
+
+    def object(self, kind: str, namespace: str, name: str) -> object:
+        return self.objects.get(name)
+
+    def has_object(self, uid: str, kind: str, namespace: str, name: str) -> bool:
+        return name in self.objects
+
+    def get(self, resource: object, name: str, namespace: str) -> dict[str, Any]:
+        return self.objects[name]
+
+    # -- the controller
+
+    def take_in(
+        self, jobs: Mapping[str, NewJob], known: Callable[[list[JobRecord | None]], None], *, origin: str
+    ) -> Future[list[JobRecord | None]]:
+        for key in jobs:
+            self.made.setdefault(key, SimpleNamespace(id=len(self.made) + 1, reason_evidence={}))
+        known([cast(JobRecord, self.made[key]) for key in jobs])
+        return done([])
+
+    def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str) -> Future[None]:
+        return self.give_up(jobs, by=by, origin=origin)
+
+    def give_up(self, jobs: Sequence[JobId], *, by: str, origin: str) -> Future[None]:
+        for job in self.made.values():
+            if job.id in jobs:
+                job.reason_evidence = {"by": by}
+        return done(None)
+
+    # -- who takes in
+
+    def look_now_and_then(self) -> None: ...
+
+    def takes(self, namespace: str) -> bool:
+        return self.is_ours
+
+    def leaves(self, namespace: str) -> bool:
+        return not self.is_ours
+
+
+def done(result: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
+
+
+def document(name: str, **metadata: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "i", "command": ["true"]}
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team", **metadata},
+        "spec": pod,
+    }
+
+
+def bare(number: int, **changes: Any) -> PodSeen:
+    return make_pod(number, **{"owner": None, "document": document(f"train-worker-{number}"), **changes})
+
+
+def test_a_server_takes_in_only_what_is_its_to_take_in() -> None:
+    world = World()
+    world.there = {"pod-0": bare(0)}
+    world.is_ours = False
+    assert world.look() == {}
+    world.is_ours = True
+    assert world.look() == {"kubernetes:pod-0": (1, "")}
+
+
+def test_what_has_not_begun_is_left_to_the_server_that_takes_in_by_now_and_is_another_job_when_it_comes_back() -> None:
+    world = World()
+    world.there = {"pod-0": bare(0), "pod-1": bare(1)}
+    world.look()
+    world.begun.add(1)
+    world.is_ours = False
+    assert world.look() == {"kubernetes:pod-0": (1, ""), "kubernetes:pod-1": (2, "another scheduler")}
+    assert [world.adopter.job_of(pod) for pod in world.there.values()] == [1, None]
+    world.is_ours = True
+    world.look()  # finds what became of it
+    jobs = world.look()
+    assert jobs["kubernetes:pod-1:1"] == (3, "")
+    assert world.adopter.job_of(world.there["pod-1"]) == 3
+
+
+def test_a_pod_that_somebody_else_has_placed_is_no_job_of_ours_any_more() -> None:
+    world = World()
+    world.there = {"pod-0": bare(0)}
+    world.look()
+    world.there = {"pod-0": bare(0, node="n1", document=None)}
+    assert world.look() == {"kubernetes:pod-0": (1, "another scheduler")}
+    assert world.look() == {"kubernetes:pod-0": (1, "another scheduler")}
+
+
+def test_an_object_that_runs_as_a_job_of_another_server_is_left_alone() -> None:
+    """Its pods wait for a moment whenever it is resized."""
+    world = World()
+    made = document("train", uid="job-uid", annotations={"swell.dev/server": "their-store"})
+    template = {"template": {"spec": made["spec"]}}
+    world.objects = {"train": {**made, "apiVersion": "batch/v1", "kind": "Job", "spec": template}}
+    world.there = {"pod-0": make_pod(0, owner=Owner("Job", "train", "job-uid"), document=document("train-0"))}
+    assert world.look() == {}
+    world.objects["train"]["metadata"]["annotations"] = {"swell.dev/server": "our-store"}
+    assert world.look() == {"kubernetes:job-uid": (1, "")}

@@ -1,59 +1,43 @@
 """Which jobs came by kubectl?
 
-Pods that name us as their scheduler and that we have not made: the pods of one object are one job, so are those with
-one pod group's label, and every other pod is a job by itself. They are submitted as everybody's jobs are, once, under a
-key made from their uid. When they are deleted before they have begun, their job is cancelled; afterwards the engine
-sees it.
+Pods that name us as their scheduler and that we have not made; which of them are one job is in `podgroups.py`. They are
+submitted as everybody's jobs are, once, under a key made from their uid. When they are deleted before they have begun,
+their job is cancelled; afterwards the engine sees it. So it is when somebody else has placed them, or when another
+server takes in by now (`intake.py`); should they be ours to take in again, they are another job.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
-from swell.engines.kubernetes.cluster import JOBSET_NAME, Cluster
-from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.objects import without_server_fields
-from swell.engines.kubernetes.picture import PodSeen
-from swell.engines.kubernetes.port import Port, Selection
+from swell.engines.kubernetes.picture import SERVER, PodSeen
+from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import NotServed
 from swell.errors import NotFound, Rejected, SwellError
 from swell.manifests import Context, read_document
 from swell.manifests.metadata import SHARE
 from swell.model.job import Dimension, JobId, JobSpec, Role
+from swell.podgroups import SETTLED_S, Group, PodGroups, group_of
 from swell.store import JobRecord, NewJob
 
 log = logging.getLogger(__name__)
 Document = dict[str, Any]
 
-POD_GROUP = "scheduling.x-k8s.io/pod-group"
-GROUP_SIZE = "fluence.group-size"
-GROUP_API = "scheduling.x-k8s.io/v1alpha1"
-SETTLED_S = 2.0  # a group of which nobody says how many it has is whole when for so long none has come
 GATHER_S = 0.02  # pods come in bursts; and where looking takes long because many wait, it is done less often
-LISTED_S = 5.0  # so long a list of groups is believed
-LIST_AGAIN_S = 0.2  # where one is missing in it
 LET_GO_S = 1.0  # so long what was deleted may go unnoticed
 BY = "kubectl"
+OTHER = "another scheduler"  # by whom a job is cancelled whose pods are not ours to place any more
 DELETED = "its job was deleted with `swell delete` before it had begun; create it again to run it"
 CONTEXT = Context(workdir="/", on_cluster=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Pods that are one job."""
-
-    kind: str  #: of the object that makes them; Pod: by itself; PodGroup: by a label
-    namespace: str
-    name: str
-    uid: str  #: of the object or the pod; empty: only a name is known
 
 
 class Jobs(Protocol):
@@ -65,15 +49,17 @@ class Jobs(Protocol):
 
     def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str) -> Future[None]: ...
 
+    def give_up(self, jobs: Sequence[JobId], *, by: str, origin: str) -> Future[None]: ...
 
-def group_of(pod: PodSeen) -> Group:
-    if JOBSET_NAME in pod.labels:
-        return Group("JobSet", pod.namespace, pod.labels[JOBSET_NAME], "")
-    if pod.owner is not None and pod.owner.kind in KINDS:
-        return Group(pod.owner.kind, pod.namespace, pod.owner.name, pod.owner.uid)
-    if POD_GROUP in pod.labels and pod.owner is None:
-        return Group("PodGroup", pod.namespace, pod.labels[POD_GROUP], "")
-    return Group("Pod", pod.namespace, pod.name, pod.uid)
+
+class Intake(Protocol):
+    """Who takes in what."""
+
+    def look_now_and_then(self) -> None: ...
+
+    def takes(self, namespace: str) -> bool: ...
+
+    def leaves(self, namespace: str) -> bool: ...
 
 
 class Adopter(threading.Thread):
@@ -84,6 +70,8 @@ class Adopter(threading.Thread):
         jobs: Jobs,
         is_begun: Callable[[JobId], bool],
         priority_classes: Callable[[], Mapping[str, int]],
+        intake: Intake,
+        store: str,
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name="adopter", daemon=True)
@@ -92,15 +80,14 @@ class Adopter(threading.Thread):
         self._jobs = jobs
         self._is_begun = is_begun  #: has there been an attempt of it? Then its pods are the engine's to judge
         self._priority_classes = priority_classes
-        self._now = now
+        self._intake = intake
+        self._store = store
+        self._times: dict[str, int] = {}  #: uid of an object or first pod → how often it was left to another
         self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
         self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
         self._incomplete: dict[str, str] = {}  #: uid of a pod → what its group waits for
         self._references: dict[JobId, Document] = {}
-        self._sizes: dict[Group, int] = {}  #: of those that wait; 0: nobody says
-        self._listed: dict[
-            str, tuple[float, dict[str, int]]
-        ] = {}  #: namespace → when its groups were listed, and those
+        self._groups = PodGroups(port, cluster, self._is_taken, now)
         self._let_go_at = 0.0
         self._bell = threading.Event()
         self._is_closing = False
@@ -152,22 +139,32 @@ class Adopter(threading.Thread):
             time.sleep(max(GATHER_S, 2 * (time.monotonic() - began)))
 
     def look(self) -> None:
+        self._intake.look_now_and_then()
         groups: dict[Group, list[PodSeen]] = {}
         waiting = self._cluster.waiting_pods()
+        ours = {name for name in {pod.namespace for pod in waiting} if self._intake.takes(name)}
         self._forget_refused({uid for pod in waiting for uid in (self._cluster.root(pod), pod.uid)})
         for pod in waiting:
-            if self._cluster.root(pod) not in self._taken and pod.uid not in self._taken:
+            if pod.namespace in ours and not self._is_taken(pod):
                 groups.setdefault(group_of(pod), []).append(pod)
         self._submit(self._arrivals(groups))
         if time.monotonic() > self._let_go_at:
             self._let_go_at = time.monotonic() + LET_GO_S
             self._let_go()
+            self._leave()
+
+    def _is_taken(self, pod: PodSeen) -> bool:
+        return self._cluster.root(pod) in self._taken or pod.uid in self._taken
 
     def _arrivals(self, groups: dict[Group, list[PodSeen]]) -> list[tuple[JobSpec, Document]]:
         found = []
         incomplete: dict[str, str] = {}
         for group, pods in groups.items():
             try:
+                missing = self._groups.missing(group, pods) if group.kind == "PodGroup" else None
+                if missing is not None:
+                    incomplete |= dict.fromkeys((pod.uid for pod in pods), missing)
+                    continue
                 one = self._read(group, pods)
                 if one is not None:
                     refuse_shares(group.kind, one[0])
@@ -179,17 +176,10 @@ class Adopter(threading.Thread):
                 self._taken |= dict.fromkeys(roots, None)
                 self._refusals |= dict.fromkeys(roots, str(refusal))
                 continue
-            if one is None and group.kind == "PodGroup":
-                incomplete |= dict.fromkeys((pod.uid for pod in pods), self._missing(group, pods))
             if one is not None and not any(uid in self._taken for uid in _uids(one[1])):
                 found.append(one)
         self._incomplete = incomplete
         return found
-
-    def _missing(self, group: Group, pods: list[PodSeen]) -> str:
-        size = self._sizes.get(group)
-        of = f" of {size}" if size else ""
-        return f"{len(pods)}{of} pods of the group {group.name!r} are there; they start together when it is whole"
 
     def _forget_refused(self, waiting: set[str]) -> None:
         """Those that are gone: another of that uid will not come."""
@@ -199,18 +189,25 @@ class Adopter(threading.Thread):
 
     def _submit(self, arrivals: Sequence[tuple[JobSpec, Document]]) -> None:
         jobs = {
-            f"kubernetes:{reference['metadata']['uid']}": NewJob(
-                spec, reference["metadata"]["namespace"], {}, None, reference
-            )
+            self._key(reference): NewJob(spec, reference["metadata"]["namespace"], {}, None, reference)
             for spec, reference in arrivals
         }
         if jobs:
             references = [reference for _, reference in arrivals]
             self._jobs.take_in(jobs, lambda records: self._became(references, records), origin=BY).result()
 
+    def _key(self, reference: Document) -> str:
+        uid = reference["metadata"]["uid"]
+        times = self._times.get(uid, 0)
+        return f"kubernetes:{uid}:{times}" if times else f"kubernetes:{uid}"
+
     def _became(self, references: Sequence[Document], records: Sequence[JobRecord | None]) -> None:
         for reference, record in zip(references, records, strict=True):
-            if record is not None:
+            if record is not None and record.reason_evidence.get("by") == OTHER:
+                uid = reference["metadata"]["uid"]
+                self._times[uid] = self._times.get(uid, 0) + 1
+                self._bell.set()
+            elif record is not None:
                 self.know(record.id, reference)
             else:
                 self._taken |= dict.fromkeys(_uids(reference))
@@ -219,53 +216,17 @@ class Adopter(threading.Thread):
     # -- what they ask for -----------------------------------------------------------------------------------------
 
     def _read(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
-        """None: it is not whole yet."""
-        if group.kind == "Pod":
+        """None: the engine has not seen it yet, or it is a job of another server."""
+        if group.kind in ("Pod", "PodGroup"):
             return _read_pods(group, pods)
-        if group.kind == "PodGroup":
-            return self._read_group(group, pods)
         resource = self._cluster.resources.get(group.kind)
         if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
-            return None  # the engine, too, must have seen it
+            return None
         document = self._port.get(resource, group.name, group.namespace)
+        if (document["metadata"].get("annotations") or {}).get(SERVER, self._store) != self._store:
+            return None
         spec = read_document(document, replace(CONTEXT, priority_classes=self._priority_classes()))
         return replace(rigid(group.kind, spec), is_held=False, retries=0), _reference(document)
-
-    def _read_group(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
-        size = self._size(group, pods)
-        if size is None:
-            newest = max(pod.created_at for pod in pods)
-            if self._now() - newest < SETTLED_S:
-                return None
-        elif len(pods) < size:
-            return None
-        self._sizes.pop(group, None)
-        return _read_pods(group, pods)
-
-    def _size(self, group: Group, pods: list[PodSeen]) -> int | None:
-        """How many start together; None: nobody says."""
-        if group not in self._sizes:
-            labels = (pods[0].document or {})["metadata"].get("labels") or {}
-            said = labels.get(GROUP_SIZE, "")
-            self._sizes[group] = int(said) if said.isdecimal() else self._asked_size(group)
-        return self._sizes[group] or None
-
-    def _asked_size(self, group: Group) -> int:
-        """All of a namespace at once: they come in bursts, and an API server under load takes its time for each."""
-        at, sizes = self._listed.get(group.namespace, (-math.inf, {}))
-        age_s = self._now() - at
-        if age_s > LISTED_S or (group.name not in sizes and age_s > LIST_AGAIN_S):
-            sizes = self._list_sizes(group.namespace)
-            self._listed[group.namespace] = self._now(), sizes
-        return sizes.get(group.name, 0)
-
-    def _list_sizes(self, namespace: str) -> dict[str, int]:
-        try:
-            resource = self._port.resource(GROUP_API, "PodGroup")
-            found = self._port.list(Selection(resource, namespace)).items
-        except (NotServed, NotFound):
-            return {}
-        return {one["metadata"]["name"]: int((one.get("spec") or {}).get("minMember") or 0) for one in found}
 
     # -- what is gone ----------------------------------------------------------------------------------------------
 
@@ -277,6 +238,26 @@ class Adopter(threading.Thread):
         waiting = [job for job in gone if not self._is_begun(job)]
         if waiting:
             self._jobs.cancel(waiting, by=BY, grace_s=None, origin=BY).result()
+
+    def _leave(self) -> None:
+        """What another places, or takes in, is not ours any more; unless it has begun, then it is ours to the end."""
+        left = [
+            job
+            for job, reference in self._references.items()
+            if (self._intake.leaves(reference["metadata"]["namespace"]) or self._is_placed(reference))
+            and not self._is_begun(job)
+        ]
+        if not left:
+            return
+        self._jobs.give_up(left, by=OTHER, origin=BY).result()
+        for job in left:
+            if not self._is_begun(job):
+                for uid in _uids(self._references.pop(job)):
+                    self._taken.pop(uid, None)
+
+    def _is_placed(self, reference: Document) -> bool:
+        is_plain = reference["kind"] == "Pods"
+        return is_plain and any(pod.node and not pod.has_ended for pod in self._cluster.pods(_uids(reference)))
 
     def _is_there(self, reference: Document) -> bool:
         metadata = reference["metadata"]

@@ -209,6 +209,7 @@ class Parts:
             priority_classes=works.priority_classes,
             gpu_quota=works.gpu_quota,
             is_ready=lambda: works.is_ready,
+            intake=works.intake,
             owner=owner,
             token=state.secret(state.token),
             worker_token=state.secret(state.worker_token),

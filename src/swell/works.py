@@ -5,6 +5,7 @@ On machines of our own: the worker of this machine, kept alive. On Kubernetes: t
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -21,7 +22,8 @@ from swell.api.members import Members
 from swell.clusterobjects import ClusterObjects
 from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
-from swell.engines.kubernetes.lease import DURATION_S, Lease
+from swell.engines.kubernetes.intake import Intake
+from swell.engines.kubernetes.lease import DURATION_S, OWN_ONLY, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.priorities import PriorityClasses
 from swell.engines.kubernetes.quotas import read_gpu_quota
@@ -41,6 +43,7 @@ from swell.state import StateFolder
 from swell.store import JobRecord, Store
 from swell.telling import Scene, Teller
 
+log = logging.getLogger(__name__)
 WORKER_ENDS_S = 5.0
 CHECKPOINTS = "/checkpoints"  # in pods, where a volume that outlives them is mounted
 RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
@@ -85,6 +88,9 @@ class Works(Protocol):
     def gpu_quota(self, namespace: str) -> tuple[str, str] | None:
         """How many GPUs a namespace may use, and does; None: nothing limits it."""
 
+    def intake(self) -> str | None:
+        """Who takes in what kubectl applies, in words; None: there is no cluster."""
+
     @property
     def is_ready(self) -> bool: ...
 
@@ -120,6 +126,9 @@ class LocalWorks:
     def gpu_quota(self, namespace: str) -> None:
         """A machine has no namespaces."""
 
+    def intake(self) -> None:
+        """Nobody applies anything to a machine."""
+
     @property
     def is_ready(self) -> bool:
         return True
@@ -133,7 +142,7 @@ class ClusterWorks:
     def __init__(self, state: StateFolder, cluster: Cluster, store: Store, wake: Callable[[], None]) -> None:
         access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)
         self._store = store
-        self._port = Port(access)
+        self._port = Port(access, guard=lambda: self._lease.guard())
         self._logs = LogKeeper(self._port, state.tasks)
         namespace = cluster.namespace or access.namespace
         self.engine = KubernetesEngine(
@@ -146,21 +155,24 @@ class ClusterWorks:
             wake=wake,
             reservation_image=cluster.reservation_image or IMAGE,
             is_over=self._is_over,
-            guard=lambda: self._lease.guard(),
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
         identity = f"{socket.gethostname()}-{store.id[:8]}"
         self._lease = Lease(self._lease_port, namespace, "swell", identity)
-        self._teller_port = Port(access)  # its calls never take a connection from those that matter
+        self._intake = Intake(self._lease_port, self._lease)
+        # Calls of their own ports never take a connection from those that matter.
+        self._teller_port = Port(access, guard=self._lease.guard)
         self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
         self._namespace = namespace
         self._calls_for_nodes = cluster.stand_ins
-        self._stand_ins_port = Port(access)
+        self._stand_ins_port = Port(access, guard=self._lease.guard)
         self._priorities = PriorityClasses(self._port)
 
     def adopt(self, manager: Manager) -> None:
         cluster = self.engine.cluster
-        self._adopter = Adopter(self._port, cluster, manager, self._has_begun, self._priorities.table)
+        self._adopter = Adopter(
+            self._port, cluster, manager, self._has_begun, self._priorities.table, self._intake, self._store.id
+        )
         self.engine.on_change = self._adopter.ring
         scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
         self._teller = Teller(scene, lambda: self._lease.is_held, lambda: self.engine.is_busy)
@@ -198,6 +210,8 @@ class ClusterWorks:
         trouble = self.engine.cluster.start(FIRST_LIST_S)
         if trouble is not None:
             raise Unavailable(f"the cluster cannot be followed: {trouble}")
+        self._intake.look()
+        self._lease.notes = {} if self._intake.may_list else OWN_ONLY
         self._lease.start()
         try:
             self._begin(load)
@@ -207,6 +221,7 @@ class ClusterWorks:
 
     def _begin(self, load: Callable[[], int]) -> None:
         self._await_lease()
+        self._intake.look()
         self.engine.open(load())
         for record in self._store.active():
             if record.manifest and is_in_cluster(document := self._store.manifest(record.manifest)):
@@ -216,10 +231,13 @@ class ClusterWorks:
         self._stand_ins.start()
 
     def _await_lease(self) -> None:
-        until = time.monotonic() + LEASE_S
+        until, is_told = time.monotonic() + LEASE_S, False
         while not self._lease.is_held:
             if time.monotonic() > until:
                 self._lease.guard()
+            if not is_told and self._lease.holder:
+                is_told = True
+                log.info("waiting for at most %.0f s: %s", LEASE_S, self._lease.explain())
             time.sleep(LOOK_AGAIN_S)
 
     def close(self) -> None:
@@ -251,6 +269,9 @@ class ClusterWorks:
 
     def gpu_quota(self, namespace: str) -> tuple[str, str] | None:
         return read_gpu_quota(self._port, namespace)
+
+    def intake(self) -> str:
+        return self._intake.in_words()
 
     @property
     def is_ready(self) -> bool:

@@ -59,6 +59,15 @@ def scale(stage: Stage, job: int, width: int | None, *, now: bool = False) -> No
     stage.done(stage.controller.scale(job, width, by="ann", is_now=now))
 
 
+def test_what_has_never_begun_can_be_given_up_and_what_has_is_left_alone(stage: Stage) -> None:
+    job, first = blocked(stage)
+    stage.done(stage.controller.give_up([job, first, 999], by="another scheduler"))
+    assert stage.states(job, first) == ["cancelled", "running"]
+    given_up = stage.job(job)
+    assert (given_up.reason_code, given_up.reason_evidence) == (Code.CANCELLED, {"by": "another scheduler"})
+    assert (stage.kinds(job), stage.job(first).cancel_requested_by) == (["Submitted", "CancelRequested", "Ended"], None)
+
+
 # -- hold and release ----------------------------------------------------------------------------------------
 
 

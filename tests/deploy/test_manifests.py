@@ -32,6 +32,7 @@ EVERYWHERE = {
     ("scheduling.k8s.io", "priorityclasses"): frozenset({"list"}),
     ("node.k8s.io", "runtimeclasses"): frozenset({"get"}),
     ("storage.k8s.io", "storageclasses"): frozenset({"get"}),
+    ("coordination.k8s.io", "leases"): frozenset({"list"}),
     ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
     ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
 }
@@ -48,7 +49,7 @@ WHERE_IT_RUNS_JOBS = EVERYWHERE | {
     ("jobset.x-k8s.io", "jobsets"): CHANGES,
     ("kubeflow.org", "pytorchjobs"): CHANGES,
 }
-LEASES = {("coordination.k8s.io", "leases"): frozenset({"get", "create", "update"})}
+LEASES = {("coordination.k8s.io", "leases"): frozenset({"list", "get", "create", "update"})}
 #: Pods of its own keep GPUs for jobs that share them, and say that jobs wait for nodes, also where it runs no jobs.
 OF_ITS_OWN = {
     ("", "pods"): CHANGES,

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.api import condition
 from cluster.cluster import Cluster
-from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
+from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob, template
 from cluster.starting import started
 from server import Server
 
@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 PATIENCE_S = 60.0
 SHORT = {"sim/run-for": "1s"}
 GROUP = "scheduling.x-k8s.io/pod-group"
+STATEFULSETS = "/apis/apps/v1/namespaces/default/statefulsets"
 Document = dict[str, Any]
 
 
@@ -43,8 +44,8 @@ def ours(document: Document) -> Document:
         "JobSet": lambda one: [entry["template"]["spec"]["template"] for entry in one["spec"]["replicatedJobs"]],
         "PyTorchJob": lambda one: [entry["template"] for entry in one["spec"]["pytorchReplicaSpecs"].values()],
     }
-    for template in templates[document["kind"]](document):
-        template["spec"]["schedulerName"] = "swell"
+    for made in templates[document["kind"]](document):
+        made["spec"]["schedulerName"] = "swell"
     return document
 
 
@@ -95,6 +96,49 @@ def test_pods_of_one_group_start_together_when_all_are_there_and_fit(cluster: Cl
 
     cluster.api.create(PODS, members[1])
     assert job_named(server, "gang", "succeeded")["tasks"]["succeeded"] == 2
+
+
+def test_a_straggler_of_a_group_that_runs_is_a_job_of_its_own_which_waits_for_nobody(
+    cluster: Cluster, server: Server
+) -> None:
+    members = [ours(pod(f"crew-{rank}", "true", on=ON_KWOK, gpus=4)) for rank in range(3)]
+    for member in members:
+        member["metadata"]["labels"] = {GROUP: "crew", "fluence.group-size": "2"}
+    for member in members[:2]:
+        cluster.api.create(PODS, member)
+    first = job_named(server, "crew", "running")
+    cluster.api.create(PODS, members[2])
+    cluster.api.until(PODS, lambda pods: "nodeName" in pods["crew-2"]["spec"])
+    [straggler] = [one for one in server.jobs() if one["name"] == "crew" and one["id"] != first["id"]]
+
+    for rank in range(3):
+        cluster.api.patch(f"{PODS}/crew-{rank}", {"metadata": {"annotations": SHORT}})
+    done = [server.until(one["id"], "succeeded") for one in (first, straggler)]
+    assert [one["tasks"]["succeeded"] for one in done] == [2, 1]
+
+
+def test_pods_of_a_statefulset_with_the_label_start_together_and_are_counted_once(
+    cluster: Cluster, server: Server
+) -> None:
+    """They were single jobs, placed one by one; and their room was counted as ours and as somebody else's."""
+    cluster.api.create(PODS, ours(pod("blocker", "true", on=ON_KWOK, gpus=4)))
+    job_named(server, "blocker", "running")
+    labels = {GROUP: "set-of-two", "fluence.group-size": "2"}
+    made = template("true", on=ON_KWOK, gpus=6, restartPolicy="Always", schedulerName="swell")
+    made["metadata"]["labels"] = labels
+    spec = {"replicas": 2, "serviceName": "two", "podManagementPolicy": "Parallel", "selector": {"matchLabels": labels}}
+    document = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "two"}}
+    cluster.api.create(STATEFULSETS, {**document, "spec": {**spec, "template": made}})
+    waiting = job_named(server, "set-of-two", "queued")
+    assert "2 tasks" in server.swell("why", str(waiting["id"])).stdout
+
+    cluster.api.patch(f"{PODS}/blocker", {"metadata": {"annotations": SHORT}})
+    running = server.until(waiting["id"], "running", patience_s=PATIENCE_S)
+    assert running["tasks"]["running"] == 2
+    cluster.api.create(PODS, ours(pod("beside", "true", on=ON_KWOK, gpus=2, annotations=SHORT)))
+    job_named(server, "beside", "succeeded")
+    cluster.api.delete(f"{STATEFULSETS}/two?propagationPolicy=Foreground")
+    server.until(waiting["id"], "cancelled", patience_s=PATIENCE_S)
 
 
 def test_a_group_that_cannot_fit_waits_whole_says_why_and_is_cancelled_with_its_pods(

@@ -94,6 +94,7 @@ def server_router(services: Services) -> APIRouter:
             "user": caller.user,
             "jobs": services.store.counts(),
             "lost_gpu_seconds": services.store.lost_gpu_seconds(),
+            "kubectl": services.intake(),
         }
 
     @router.post("/server/stop", status_code=202)

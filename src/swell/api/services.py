@@ -44,6 +44,7 @@ class Services:
     gpu_quota: Callable[[str], tuple[str, str] | None] = lambda _: None  #: of a namespace: limit and use; None: none
     sees_checkpoints: bool = True  #: False: that folder is inside pods
     is_ready: Callable[[], bool] = lambda: True  #: can it be sent requests, or does it still read what there is?
+    intake: Callable[[], str | None] = lambda: None  #: who takes in what kubectl applies; None: there is no cluster
     committed: Bell = field(default_factory=Bell)
     desired: Bell = field(default_factory=Bell)
     control: Bell = field(default_factory=Bell)

@@ -20,7 +20,7 @@ from swell.config import Limits
 from swell.controller.accounting import HALF_LIFE_S, Accounts
 from swell.controller.apply import Begin, begin, carry_out, enact
 from swell.controller.clock import Clock
-from swell.controller.intents import Intent, Turn, asked_from, hold, release, report, requeue, scale
+from swell.controller.intents import Intent, Turn, asked_from, give_up, hold, release, report, requeue, scale
 from swell.controller.observe import Effect, fold
 from swell.controller.reporting import Reporting
 from swell.controller.restoring import follow_ended, restore
@@ -158,6 +158,10 @@ class Controller:
 
         future.add_done_callback(lambda done: self._tell(asked) if _is_well(done) else None)
         return future
+
+    def give_up(self, jobs: Sequence[JobId], *, by: str, origin: str = "") -> Future[None]:
+        """Cancel those of them of which nothing has ever begun."""
+        return self._intend(asked_from(origin, give_up(jobs, by)))
 
     def hold(self, job: JobId, *, by: str, origin: str = "") -> Future[None]:
         """It waits until somebody releases it; a running one gives its room back at its next checkpoint."""

@@ -6,7 +6,7 @@ before it changes anything, and is durable when its future is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -91,6 +91,18 @@ def release(job_id: JobId, by: str) -> Intent[None]:
             raise Conflict(f"job {job.id} is not held; it is {job.state}")
         job.held_by, job.suspended = None, ""
         _note(turn, job, "Released", by)
+
+    return intent
+
+
+def give_up(jobs: Sequence[JobId], by: str) -> Intent[None]:
+    """Those that have begun meanwhile are left alone."""
+
+    def intent(turn: Turn) -> None:
+        for job in filter(None, map(turn.world.jobs.get, jobs)):
+            if job.attempts == 0 and job.cancel_by is None:
+                job.cancel_by = by
+                _note(turn, job, "CancelRequested", by)
 
     return intent
 

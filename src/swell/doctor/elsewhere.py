@@ -8,7 +8,7 @@ from swell import __version__
 from swell.client.connection import Connection, path
 from swell.client.remote import Remote
 from swell.doctor.finding import Finding, note, ok, problem
-from swell.doctor.service import apart
+from swell.doctor.service import apart, taken_in
 from swell.errors import SwellError
 
 
@@ -25,6 +25,7 @@ def examine_elsewhere(remote: Remote) -> list[Finding]:
     return [
         _version(answer),
         ok("user", f"{answer.get('user', '')}, by the token {remote.token.source}"),
+        *taken_in(answer),
         *apart(told),
         _kubectl(),
     ]

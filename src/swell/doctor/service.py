@@ -6,6 +6,7 @@ import os
 import time
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 from swell import __version__
 from swell.client.connection import Connection, path
@@ -55,7 +56,12 @@ def _server(state: StateFolder) -> list[Finding]:
     if answer["version"] != __version__:
         text = f"version {answer['version']} runs, and this is {__version__}"
         findings = [problem("server", text, "swell down, then swell up -d; running jobs go on")]
-    return [*findings, *apart(told)]
+    return [*findings, *taken_in(answer), *apart(told)]
+
+
+def taken_in(answer: dict[str, Any]) -> list[Finding]:
+    """What kubectl applies to its cluster; of a server without one there is nothing to say."""
+    return [ok("kubectl apply", answer["kubectl"])] if answer.get("kubectl") else []
 
 
 def apart(told: str | None) -> list[Finding]:

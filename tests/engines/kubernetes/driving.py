@@ -21,9 +21,17 @@ Place = tuple[str, int, int]  # node, GPUs, role
 
 
 class Drive:
-    def __init__(self, kubeconfig: Path, folder: Path, *, store: str = "teststore", **options: Any) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        *,
+        store: str = "teststore",
+        before_write: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> None:
         self.store = store
-        self.port = Port(find_access(kubeconfig))
+        self.port = Port(find_access(kubeconfig), guard=before_write)
         self.manifests: dict[str, dict[str, Any]] = {}
         self.logs = LogKeeper(self.port, folder)
         self._woken = threading.Event()

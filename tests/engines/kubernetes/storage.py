@@ -69,6 +69,9 @@ class Storage:
                 raise Refusal(409, "AlreadyExists", f'{plural} "{key[1]}" already exists')
             made = copy.deepcopy(document)
             made.setdefault("metadata", {}).update({"name": key[1], "uid": f"uid-{self.revision + 1}"})
+            made["metadata"].setdefault(
+                "creationTimestamp", f"2026-11-16T12:{self.revision // 60 % 60:02}:{self.revision % 60:02}Z"
+            )
             if key[0]:
                 made["metadata"]["namespace"] = key[0]
             return self._put(plural, key, made)

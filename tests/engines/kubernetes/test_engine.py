@@ -291,6 +291,50 @@ def test_what_others_hold_is_not_offered(cluster: Cluster, drive: Drive) -> None
     assert [device.outsiders_mib for device in offered.devices] == [0] * 5 + [1] * 3
 
 
+def test_a_pod_that_somebody_binds_to_another_node_just_before_us_counts_there_and_is_placed_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """It was accepted without a word where it was, and its room was counted where it was not."""
+    made = cluster.api.create(PODS, pod("mine", "true", on=ON_KWOK, gpus=1, schedulerName="swell"))
+    uid = made["metadata"]["uid"]
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Pods",
+        "metadata": {"name": "mine", "namespace": "default", "uid": uid},
+        "pods": [{"name": "mine", "uid": uid, "document": made}],
+    }
+    rivals = iter([lambda: bind(cluster, "mine", "kwok-3")])
+
+    def before_write() -> None:
+        next(rivals, lambda: None)()
+
+    with Drive(cluster.kubeconfig, tmp_path, store=uuid.uuid4().hex, before_write=before_write) as drive:
+        drive.until(lambda: any(one.uid == uid for one in drive.engine.cluster.waiting_pods()))
+        drive.start(FIRST, reference, {0: ("kwok-0", 1, 0)})
+        drive.until(lambda: drive.ends(FIRST) == {0: (None, "not-placed")})
+        assert drive.tasks[FIRST, 0].problem == (
+            "somebody else has bound pod mine to node kwok-3; it was to run on kwok-0"
+        )
+        taken = [sum(device.outsiders_mib > 0 for device in drive.nodes[f"kwok-{number}"].devices) for number in (0, 3)]
+        assert taken == [0, 1]
+
+        drive.engine.stop(FIRST, 5.0, 2)
+        drive.until(lambda: drive.is_finished(FIRST))
+        drive.engine.forget(FIRST)
+        drive.start(SECOND, reference, {0: ("kwok-1", 1, 0)})
+        drive.until(lambda: drive.running(SECOND) == [0])
+        assert placed(cluster) == {"mine": ("kwok-1", "1")}
+    cluster.api.delete(f"{PODS}/mine")
+    cluster.api.until(PODS, lambda pods: not pods)
+
+
+def bind(cluster: Cluster, name: str, node: str) -> None:
+    """As any scheduler does."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    cluster.api.create(f"{PODS}/{name}/binding", body)
+
+
 def test_a_volume_that_waits_for_its_consumer_is_told_the_node(cluster: Cluster, drive: Drive) -> None:
     slow = {"provisioner": "nobody.example", "volumeBindingMode": "WaitForFirstConsumer"}
     cluster.api.apply({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "slow"}, **slow})

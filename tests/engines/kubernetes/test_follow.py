@@ -208,6 +208,32 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
     [
         ("one ended well", BEGUN, make_seen(None, ended(0), running(1)), Followed((over(0, 990.0, 0), alive(1)))),
         (
+            "somebody else has bound one to another node",
+            make_wanted(),
+            make_seen(None, running(0), running(1, node="n1")),
+            Followed(
+                (
+                    alive(0),
+                    replace(
+                        over(
+                            1,
+                            NOW,
+                            None,
+                            "not-placed",
+                            "somebody else has bound pod train-worker-1 to node n1; it was to run on n2",
+                        ),
+                        node="n1",
+                    ),
+                )
+            ),
+        ),
+        (
+            "it has done its work there before anybody noticed",
+            BEGUN,
+            make_seen(None, ended(0), ended(1, node="n1")),
+            Followed((over(0, 990.0, 0), replace(over(1, 990.0, 0), node="n1")), is_finished=True),
+        ),
+        (
             "both ended, one badly",
             BEGUN,
             make_seen(None, ended(0), ended(1, 3, "Error")),

@@ -50,7 +50,7 @@ def of(job: int) -> dict[str, Any]:
 def made(port: Port, pods: Iterable[PodSeen], *, over: Iterable[int] = ()) -> Leftovers:
     cluster: Any = Cluster({int(one.labels[JOB]): [one] for one in pods})
     known = set(over)
-    return Leftovers(port, cluster, "store", lambda: None, known.__contains__)  # type: ignore[arg-type]
+    return Leftovers(port, cluster, "store", known.__contains__)  # type: ignore[arg-type]
 
 
 def passes(leftovers: Leftovers, *moments: float, active: Iterable[int] = ()) -> None:

@@ -54,3 +54,14 @@ def test_nodes_are_the_same_objects_and_the_same_tuple_until_one_of_them_offers_
     assert [(one.id, one.cpus_milli, one.tasks_max) for one in other] == [("n1", 4000, 110), ("n2", 3900, 109)]
     assert other[0] is first[0]
     assert gone == other[1:]
+
+
+def test_a_pod_of_ours_that_somebody_has_put_elsewhere_takes_room_there() -> None:
+    there = Standing()
+    lives = Lives("s")
+    offers = Offers(cast(Cluster, there), lives, cast(Reservations, there))
+    reference = {"kind": "Pods", "metadata": {"uid": "pod-0"}, "pods": [{"uid": f"pod-{rank}"} for rank in range(2)]}
+    lives.begin(make_wanted(2), reference)  # the first was to run on n1, the other on n2
+    there.pods["n2"] = [make_pod(rank, node="n2", owner=None) for rank in range(2)]
+    offered = offers.look({"n1": node("n1"), "n2": node("n2")}, ())
+    assert [(one.id, one.cpus_milli, one.tasks_max) for one in offered] == [("n1", 4000, 110), ("n2", 3900, 109)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -18,6 +18,7 @@ from swell.engines.kubernetes.resources import PODS, NotServed
 from swell.errors import Conflict, Denied, NotFound, Rejected, Unavailable
 
 from .apiserver import ApiServer
+from .conftest import access_to
 from .faults import Fault, Scripted
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
@@ -260,6 +261,61 @@ def test_a_write_is_repeated_when_the_api_server_was_too_busy(server: ApiServer,
     with pytest.raises(Busy) as caught:
         port.create(PODS, pod("q"), "ml")
     assert caught.value.retry_after_s == 0.0
+
+
+class Watchman:
+    """Lets so many tries pass, and no more."""
+
+    def __init__(self, passes: int) -> None:
+        self.passes = passes
+
+    def __call__(self) -> None:
+        self.passes -= 1
+        if self.passes < 0:
+            raise Unavailable("not yours any more")
+
+
+@pytest.fixture
+def guarded(server: ApiServer) -> Iterator[tuple[Port, Watchman]]:
+    watchman = Watchman(0)
+    port = Port(access_to(server), answer_s=5.0, guard=watchman)
+    yield port, watchman
+    port.close()
+
+
+@pytest.mark.parametrize("fault", [Fault.TOO_MANY, Fault.NO_TOKEN])
+def test_a_write_is_not_repeated_by_who_lost_the_right_to_it_meanwhile(
+    server: ApiServer, guarded: tuple[Port, Watchman], fault: Fault
+) -> None:
+    """An API server may say "in five seconds", and by then another server of ours acts."""
+    port, watchman = guarded
+    watchman.passes = 1
+    server.faults = Scripted(answers=deque([fault]))
+    with pytest.raises(Unavailable, match="not yours any more"):
+        port.create(PODS, pod("p"), "ml")
+    assert len(server.seen) == 1
+    watchman.passes = 2
+    server.faults = Scripted(answers=deque([fault]))
+    port.create(PODS, pod("p"), "ml")
+
+
+def test_every_write_is_guarded_and_no_question_is(server: ApiServer, guarded: tuple[Port, Watchman]) -> None:
+    port, watchman = guarded
+    writes: list[Callable[[], object]] = [
+        lambda: port.create(PODS, pod("p"), "ml"),
+        lambda: port.replace(PODS, pod("p"), "ml"),
+        lambda: port.patch(PODS, "p", {"spec": {"n": 2}}, "ml"),
+        lambda: port.bind("p", "ml", "uid", "node"),
+        lambda: port.delete(PODS, "p", "ml"),
+    ]
+    for write in writes:
+        with pytest.raises(Unavailable, match="not yours any more"):
+            write()
+    assert server.seen == []
+    assert port.review_token(server.token)["authenticated"]
+    port.create(PODS, pod("p"), "ml", dry_run=True)
+    assert port.list(Selection(PODS, "ml")).continues is None
+    assert watchman.passes == -len(writes)
 
 
 def test_a_write_finds_a_kept_connection_closed_before_it_uses_it(server: ApiServer, port: Port) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.api import Object
+from cluster.api import Object, condition
 from cluster.cluster import Cluster
 from cluster.images import name_of
 from cluster.jobs import PODS, job, pod
@@ -95,6 +95,38 @@ def test_two_jobs_share_a_gpu_and_a_third_has_the_other_one_whole(real: Cluster,
     for attempt in (one, two, three):
         end(drive, attempt)
     drive.until(lambda: drive.nodes[NODE].devices == devices() and not reservations(real))
+
+
+def test_a_foreign_scheduler_that_is_faster_has_the_room_and_the_attempt_is_given_up(
+    real: Cluster, tmp_path: Path
+) -> None:
+    """The API server accepts both; the kubelet refuses whoever comes second, and what the first has counts as taken."""
+    rival = pod("rival", SHOW, gpus=2, schedulerName="somebody")
+
+    def take() -> None:
+        real.api.create(PODS, {**rival, "spec": {**rival["spec"], "nodeName": NODE}})
+        real.api.until(PODS, lambda pods: condition(pods["rival"], "Ready") == "True")
+
+    rivals = iter([lambda: None, lambda: None, take])  # the pod, its Secret, and then the bind
+
+    def before_write() -> None:
+        next(rivals, lambda: None)()
+
+    with Drive(real.kubeconfig, tmp_path, before_write=before_write) as drive:
+        late = whole(drive, 30, gpu=0)
+        drive.until(lambda: drive.ends(late) == {0: (None, "not-placed")})
+        assert drive.tasks[late, 0].problem.startswith("UnexpectedAdmissionError: ")
+        end(drive, late)
+        drive.until(lambda: drive.nodes[NODE].devices == devices(taken=(0, 1)))
+
+        real.api.delete(f"{PODS}/rival")
+        drive.until(lambda: drive.nodes[NODE].devices == devices())
+        again = AttemptId(30, 2)
+        drive.start(again, pod("whole-30", SHOW, gpus=1), {0: (NODE, 1, 0)})
+        drive.until(lambda: drive.running(again) == [0])
+        end(drive, again)
+    real.api.delete(PODS)
+    real.api.until(PODS, lambda pods: not pods)
 
 
 def test_a_whole_gpu_is_given_only_after_its_reservation_is_gone(real: Cluster, drive: Drive) -> None:

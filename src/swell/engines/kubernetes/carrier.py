@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.hands import Hands
-from swell.engines.kubernetes.lease import NotHeld
 from swell.engines.kubernetes.leftovers import Leftovers
 from swell.engines.kubernetes.life import Life, logs_of
 from swell.engines.kubernetes.lives import Lives
@@ -51,7 +50,6 @@ class Carrier(threading.Thread):
         leftovers: Leftovers,
         logs: LogKeeper,
         *,
-        guard: Callable[[], None],
         wake: Callable[[], None],
         now: Callable[[], float],
         monotonic: Callable[[], float],
@@ -65,7 +63,6 @@ class Carrier(threading.Thread):
         self._reservations = reservations
         self._leftovers = leftovers
         self._logs = logs
-        self._guard = guard  #: raises where another server may be acting
         self._wake = wake  #: the controller should look
         self._now = now
         self._monotonic = monotonic
@@ -167,7 +164,6 @@ class Carrier(threading.Thread):
     def _call(self, life: Life, seen: Seen, steps: Sequence[Step]) -> Callable[[], None]:
         def call() -> None:
             try:
-                self._guard()
                 for step in steps:
                     self._hands.do(step, life.wanted, seen, life.memory)
             except SwellError as error:
@@ -199,7 +195,7 @@ class Carrier(threading.Thread):
         memory = life.memory
         memory.failures += 1
         memory.problem = str(error)
-        if isinstance(error, Unavailable | NotHeld) and not memory.is_half:
+        if isinstance(error, Unavailable) and not memory.is_half:
             memory.waits_since = None  # nobody's patience runs out while nothing can be asked, and nothing is held
         memory.retry_at = self._monotonic() + min(PAUSE_S_MAX, 0.1 * 2.0**memory.failures)
         log.info("attempt %s: %s", life.wanted.attempt, error)

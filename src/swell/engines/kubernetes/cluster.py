@@ -20,6 +20,7 @@ from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.picture import (
     JOB,
+    POD_GROUP,
     RESERVATION,
     STAND_IN,
     STORE,
@@ -54,6 +55,7 @@ class Cluster:
         self._by_job: dict[JobKey, set[str]] = defaultdict(set)
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._by_group: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._by_node: dict[str, set[str]] = defaultdict(set)
         self._reserving: dict[str, set[str]] = defaultdict(set)
         self._stand_ins: dict[str, set[str]] = defaultdict(set)
@@ -184,6 +186,10 @@ class Cluster:
         """Also of one that is gone, as long as the garbage collector has not reached them."""
         return self._sorted(self._by_set, (namespace, name)) if kind == "JobSet" else self._sorted(self._by_owner, uid)
 
+    def pods_of_group(self, namespace: str, name: str) -> list[PodSeen]:
+        """Those with the label of a pod group, whoever made or places them."""
+        return self._sorted(self._by_group, (namespace, name))
+
     def pods(self, uids: Iterable[str]) -> list[PodSeen]:
         with self._lock:
             return [self._pods[uid] for uid in uids if uid in self._pods]
@@ -196,11 +202,11 @@ class Cluster:
         return self._sorted(self._reserving, store)
 
     def root(self, pod: PodSeen) -> str:
-        """The uid of what a user has created: an object, or the pod itself."""
+        """The uid of what we take for a job: an object of a kind that we read, or the pod itself."""
         if JOBSET_NAME in pod.labels:
             found = self.object("JobSet", pod.namespace, pod.labels[JOBSET_NAME])
             return "" if found is None else found.uid
-        return pod.uid if pod.owner is None else pod.owner.uid
+        return pod.owner.uid if pod.owner is not None and pod.owner.kind in KINDS else pod.uid
 
     def waiting_pods(self) -> list[PodSeen]:
         """Those that came by kubectl and are to be placed by us."""
@@ -267,6 +273,8 @@ class Cluster:
             yield self._by_owner, pod.owner.uid
         if JOBSET_NAME in pod.labels:
             yield self._by_set, (pod.namespace, pod.labels[JOBSET_NAME])
+        if POD_GROUP in pod.labels:
+            yield self._by_group, (pod.namespace, pod.labels[POD_GROUP])
         if pod.node and not pod.has_ended:
             yield self._by_node, pod.node
 

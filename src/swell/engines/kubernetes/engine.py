@@ -56,7 +56,6 @@ class KubernetesEngine:
         reservation_image: str = IMAGE,
         cancelled_kept_s: float = KEPT_S,
         is_over: Callable[[int], bool] = lambda _: False,
-        guard: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -77,7 +76,6 @@ class KubernetesEngine:
             store=store,
             namespace=namespace,
             image=reservation_image,
-            guard=guard,
             monotonic=monotonic,
         )
         hands = Hands(
@@ -90,7 +88,7 @@ class KubernetesEngine:
             runtime_class=reservations.runtime_class,
         )
         self._cancelled_kept_s = cancelled_kept_s
-        self._leftovers = Leftovers(port, self.cluster, store, guard, is_over)
+        self._leftovers = Leftovers(port, self.cluster, store, is_over)
         self._offers = Offers(self.cluster, self._lives, reservations)
         self._sight = Sight(self.cluster, store, hands.namespace)
         self._carrier = Carrier(
@@ -102,7 +100,6 @@ class KubernetesEngine:
             reservations,
             self._leftovers,
             logs,
-            guard=guard,
             wake=wake,
             now=now,
             monotonic=monotonic,

@@ -2,7 +2,8 @@
 
 What is asked again, and how often, is here and nowhere else: a question that changes nothing after a lost connection or
 a 5xx, any question after a 429 (nothing was done) and after a 401 for which there is a newer credential. A write whose
-answer was lost may have happened: whoever asked looks.
+answer was lost may have happened: whoever asked looks. Before each try of a write its guard is asked, as late as
+possible: who waited for a connection, or was told to ask again later, may have lost the right to it meanwhile.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import random
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
@@ -32,6 +33,11 @@ JSON = "application/json"
 FAULTS = (Lost, Unreached, TimeoutError)
 
 Query = Mapping[str, str | int | bool | None]
+Guard = Callable[[], None]  # raises where it must not be asked
+
+
+def anybody() -> None:
+    """The guard of what everybody may ask."""
 
 
 class Exchange:
@@ -59,10 +65,11 @@ class Exchange:
         *,
         content_type: str = JSON,
         abort: Abort = NEVER,
+        guard: Guard = anybody,
     ) -> dict[str, Any]:
         data = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         target = _target(self._dialer.prefix + path, query)
-        answer = _Tries(self, ask, abort).run(target, data, content_type)
+        answer = _Tries(self, ask, abort, guard).run(target, data, content_type)
         try:
             document = json.loads(answer)
         except ValueError as error:
@@ -78,10 +85,11 @@ class Exchange:
     # -- one try ---------------------------------------------------------------------------------------------------
 
     def once(
-        self, ask: Ask, target: str, data: bytes, content_type: str, credential: Credential, abort: Abort
+        self, ask: Ask, target: str, data: bytes, content_type: str, credential: Credential, abort: Abort, guard: Guard
     ) -> tuple[int, Mapping[str, str], bytes]:
         connection = self._pool.take(credential.certificate)
         try:
+            guard()
             abort.watch(connection.socket)
             connection.send(self._request(ask.method, target, data, content_type, credential))
             deadline = time.monotonic() + self._answer_s
@@ -167,10 +175,11 @@ class Stream:
 class _Tries:
     """One question until it is answered, or asking again would be wrong."""
 
-    def __init__(self, exchange: Exchange, ask: Ask, abort: Abort) -> None:
+    def __init__(self, exchange: Exchange, ask: Ask, abort: Abort, guard: Guard = anybody) -> None:
         self._exchange = exchange
         self._ask = ask
         self._abort = abort
+        self._guard = guard
         self._count = 0
         self._is_renewed = False
 
@@ -179,7 +188,7 @@ class _Tries:
             credential = self._exchange.access.credentials.current()
             try:
                 status, headers, body = self._exchange.once(
-                    self._ask, target, data, content_type, credential, self._abort
+                    self._ask, target, data, content_type, credential, self._abort, self._guard
                 )
             except FAULTS as error:
                 self._lost(error)

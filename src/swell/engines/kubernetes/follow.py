@@ -114,6 +114,8 @@ def _member(sheet: Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         end = sheet.pod_end(rank, pod)
         is_taken = pod.is_deleting and end.cause == "" and end.exit_code != 0
         return _taken_away(sheet, rank, pod) if is_taken else end
+    if pod.node and pod.node != wanted.places[rank].node and not wanted.is_stopping:
+        return sheet.end(rank, pod, CAUSE_NOT_PLACED, _elsewhere(pod, wanted.places[rank].node))
     if pod.started_at is not None:
         return sheet.task(rank, pod)
     is_late = sheet.now - pod.created_at > IMAGE_S and pod.waiting.startswith(IMAGE_TROUBLE)
@@ -148,6 +150,10 @@ def _who_took(sheet: Sheet, rank: int) -> tuple[str, str]:
 
 def _lost_node(node: str) -> str:
     return f"node {node} is gone, or not ready"
+
+
+def _elsewhere(pod: PodSeen, node: str) -> str:
+    return f"somebody else has bound pod {pod.name} to node {pod.node}; it was to run on {node}"
 
 
 def _judged(sheet: Sheet, verdict: Verdict) -> Iterator[TaskSeen]:

@@ -21,24 +21,26 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import Resource
-from swell.errors import Conflict, NotFound, SwellError
+from swell.errors import Conflict, NotFound, SwellError, Unavailable
 
 logger = logging.getLogger(__name__)
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 DURATION_S = 15.0  # client-go's own
 JOIN_S = 5.0
+LABELS = {"swell.dev/lease": "server"}  # by which servers find each other's (`intake.py`)
+OWN_ONLY = {"swell.dev/takes-in": "own-namespace"}  # annotation of one whose server takes in no more than that
 
 Document = dict[str, Any]
 
 
-class NotHeld(Conflict):
+class NotHeld(Unavailable):
     """Another server acts, or nobody knows which."""
 
 
@@ -67,9 +69,9 @@ class Lease:
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._port = port
-        self._namespace = namespace
+        self.namespace = namespace
         self._name = name
-        self._identity = identity
+        self.identity = identity
         self._duration_s = duration_s
         self._on_held = on_held
         self._on_lost = on_lost
@@ -86,6 +88,7 @@ class Lease:
             threading.Thread(target=self._repeat, args=(act, pause), name=f"lease-{act.__name__}", daemon=True)
             for act, pause in ((self.tick, self._pause_s), (self.look, self._look_s))
         ]
+        self.notes: Mapping[str, str] = {}  #: annotations, written whenever it is got
         self.generation = 0  #: grows with each change of hands, also from us to us; 0: it was never held here
         self.trouble: str | None = None  #: why the last try failed; None: it did not
 
@@ -94,9 +97,9 @@ class Lease:
         return self._monotonic() < self._held_until
 
     def guard(self) -> None:
-        """Before anything is written: raises where another server may be acting."""
+        """Before every try to write something: raises where another server may be acting."""
         if not self.is_held:
-            raise NotHeld(self._explain())
+            raise NotHeld(self.explain())
 
     def start(self) -> None:
         for thread in self._threads:
@@ -137,9 +140,7 @@ class Lease:
             if is_held == self._is_told:
                 return
             self._is_told = is_held
-            logger.info(
-                "the Lease %s in namespace %s is %s", self._name, self._namespace, "ours" if is_held else "lost"
-            )
+            logger.info("the Lease %s in namespace %s is %s", self._name, self.namespace, "ours" if is_held else "lost")
             (self._on_held if is_held else self._on_lost)()
 
     def _repeat(self, act: Callable[[], None], pause_s: Callable[[], float]) -> None:
@@ -172,7 +173,7 @@ class Lease:
     def _write_renewal(self, held: Document) -> None:
         sent_at = self._monotonic()
         body = {**held, "spec": {**held["spec"], "renewTime": self._moment()}}
-        self._keep(self._port.replace(LEASES, body, self._namespace), sent_at)
+        self._keep(self._port.replace(LEASES, body, self.namespace), sent_at)
 
     def _acquire(self) -> None:
         self._held = None
@@ -181,12 +182,13 @@ class Lease:
             return
         sent_at = self._monotonic()
         if found is None:
-            body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": self._name}}
-            made = self._port.create(LEASES, {**body, "spec": self._spec(self.generation + 1)}, self._namespace)
+            body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": self._metadata({})}
+            made = self._port.create(LEASES, {**body, "spec": self._spec(self.generation + 1)}, self.namespace)
         else:
             number = int(found.get("spec", {}).get("leaseTransitions") or 0)
-            body = {**found, "spec": self._spec(max(number, self.generation) + 1)}
-            made = self._port.replace(LEASES, body, self._namespace)
+            metadata = self._metadata(found["metadata"])
+            body = {**found, "metadata": metadata, "spec": self._spec(max(number, self.generation) + 1)}
+            made = self._port.replace(LEASES, body, self.namespace)
         self.generation = made["spec"]["leaseTransitions"]
         self._keep(made, sent_at)
 
@@ -197,7 +199,7 @@ class Lease:
 
     def _find(self) -> Document | None:
         try:
-            return self._port.get(LEASES, self._name, self._namespace)
+            return self._port.get(LEASES, self._name, self.namespace)
         except NotFound:
             return None
 
@@ -208,34 +210,46 @@ class Lease:
         if self._seen is None or found is None or _version(found) != _version(self._seen):
             self._seen, self._seen_at = found, now
         spec = (found or {}).get("spec", {})
-        if not spec.get("holderIdentity") or spec["holderIdentity"] == self._identity:
+        if not spec.get("holderIdentity") or spec["holderIdentity"] == self.identity:
             return True
         return now - self._seen_at >= float(spec.get("leaseDurationSeconds") or self._duration_s)
 
     def _release(self, held: Document) -> None:
         spec = {**held["spec"], "holderIdentity": "", "renewTime": self._moment()}
         try:
-            self._port.replace(LEASES, {**held, "spec": spec}, self._namespace)
+            self._port.replace(LEASES, {**held, "spec": spec}, self.namespace)
         except SwellError as error:  # it runs out by itself
             logger.info("the Lease %s could not be given back: %s", self._name, error)
         self._held = None
 
     def _spec(self, generation: int) -> Document:
         return {
-            "holderIdentity": self._identity,
+            "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self._duration_s),
             "acquireTime": self._moment(),
             "renewTime": self._moment(),
             "leaseTransitions": generation,
         }
 
+    def _metadata(self, found: Document) -> Document:
+        """Without what the server before us noted of itself."""
+        others = {name: text for name, text in (found.get("annotations") or {}).items() if name not in OWN_ONLY}
+        labels = {**(found.get("labels") or {}), **LABELS}
+        return {**found, "name": self._name, "labels": labels, "annotations": {**others, **self.notes}}
+
     def _moment(self) -> str:
         return f"{self._now():%Y-%m-%dT%H:%M:%S.%fZ}"
 
-    def _explain(self) -> str:
-        which = f"the Lease {self._name!r} in namespace {self._namespace!r}"
-        holder = (self._seen or {}).get("spec", {}).get("holderIdentity")
-        if holder and holder != self._identity:
+    @property
+    def holder(self) -> str:
+        """Another, as it was seen last; empty: nobody, or we."""
+        holder = str((self._seen or {}).get("spec", {}).get("holderIdentity") or "")
+        return "" if holder == self.identity else holder
+
+    def explain(self) -> str:
+        """Why it is not held."""
+        which = f"the Lease {self._name!r} in namespace {self.namespace!r}"
+        if holder := self.holder:
             what = f"this server lost {which} to {holder!r}" if self.generation else f"{holder!r} holds {which}"
         elif self.trouble is not None:
             what = f"this server could not {'renew' if self.generation else 'get'} {which}: {self.trouble}"

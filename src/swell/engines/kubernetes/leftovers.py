@@ -29,13 +29,10 @@ AGAIN_S = 10.0  # after a removal that failed
 class Leftovers:
     """Thread-safe."""
 
-    def __init__(
-        self, port: Port, cluster: Cluster, store: str, guard: Callable[[], None], is_over: Callable[[int], bool]
-    ) -> None:
+    def __init__(self, port: Port, cluster: Cluster, store: str, is_over: Callable[[int], bool]) -> None:
         self._port = port
         self._cluster = cluster
         self._store = store
-        self._guard = guard
         self._is_over = is_over  #: is the job cancelled, or not even known?
         self._lock = Lock()
         self._due: dict[int, float] = {}  #: when it goes, by job
@@ -67,7 +64,6 @@ class Leftovers:
     def _remove(self, job: int, now: float) -> None:
         for resource, one in self._of(job):
             try:
-                self._guard()
                 self._port.delete(resource, one.name, one.namespace, propagation="Background", uid=one.uid)
             except NotFound:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -160,12 +160,20 @@ class Lives:
     def is_active(self, job: int) -> bool:
         return job in self._by_job
 
-    def is_ours(self, pod: PodSeen, root: str) -> bool:
-        """Of an attempt that is there."""
+    def whose(self, pod: PodSeen, root: str) -> AttemptId | None:
+        """None: of no attempt that is there."""
         if pod.labels.get(STORE) == self._store and pod.scheduler == SCHEDULER:
             job = pod.labels.get(JOB, "")
-            return job.isdecimal() and int(job) in self._by_job
-        return root in self._by_uid
+            return self._by_job.get(int(job)) if job.isdecimal() else None
+        return self._by_uid.get(root)
+
+    def seats_on(self, node: NodeId) -> Counter[AttemptId]:
+        """How many pods of each attempt were planned there."""
+        with self._lock:
+            lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
+        return Counter(
+            life.wanted.attempt for life in lives for place in life.wanted.lanes.values() if place.node == node
+        )
 
     def held_on(self, node: NodeId) -> set[DeviceId]:
         """Devices that attempts have there."""

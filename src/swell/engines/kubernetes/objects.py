@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from swell.engines.kubernetes.picture import ATTEMPT, JOB, STORE, moment, parse_attempt
+from swell.engines.kubernetes.picture import ATTEMPT, JOB, SERVER, STORE, moment, parse_attempt
 from swell.model.job import AttemptId
 
 Document = dict[str, Any]
@@ -89,7 +89,8 @@ class Filling:
         """In which attempt, and whose it is: what has our labels goes with its job."""
         own = {JOB: str(self.job), STORE: self.store} if self.is_ours else {}
         labels = {**(metadata.get("labels") or {}), **own}
-        annotations = {**(metadata.get("annotations") or {}), ATTEMPT: str(self.attempt)}
+        notes = {ATTEMPT: str(self.attempt), **({} if self.is_ours else {SERVER: self.store})}
+        annotations = {**(metadata.get("annotations") or {}), **notes}
         return {**metadata, "labels": labels, "annotations": annotations}
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.lives import Lives
 from swell.engines.kubernetes.nodes import make_node
-from swell.engines.kubernetes.picture import NodeSeen
+from swell.engines.kubernetes.picture import NodeSeen, PodSeen
 from swell.engines.kubernetes.reserving import Reservations
 from swell.model.cluster import Node, NodeId
+from swell.model.job import AttemptId
 
 
 class Offers:
@@ -42,9 +44,14 @@ class Offers:
     def _make(self, node: NodeSeen) -> Node:
         there = self._cluster.pods_on(node.name)
         reserving = [pod for pod in there if self._reservations.is_one(pod)]
-        foreign = [
-            pod
-            for pod in there
-            if not self._lives.is_ours(pod, self._cluster.root(pod)) and not self._reservations.is_one(pod)
-        ]
+        seats = self._lives.seats_on(node.name)
+        foreign = [pod for pod in there if not self._reservations.is_one(pod) and not self._has_seat(pod, seats)]
         return make_node(node, foreign, self._lives.held_on(node.name), reserving)
+
+    def _has_seat(self, pod: PodSeen, seats: Counter[AttemptId]) -> bool:
+        """Was it planned there? One of ours that somebody else has put there takes room like anybody's."""
+        attempt = self._lives.whose(pod, self._cluster.root(pod))
+        if attempt is None or not seats[attempt]:
+            return False
+        seats[attempt] -= 1
+        return True

@@ -24,6 +24,7 @@ SCHEDULER = "swell"  # what a pod names as its scheduler to be placed by us
 JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
 ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
+SERVER = "swell.dev/server"  # annotation of objects that came by kubectl and are in an attempt: whose
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
 INDEX = "batch.kubernetes.io/job-completion-index"
 DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU, and of the pod that reserves it: its UUID
@@ -33,6 +34,7 @@ RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those
 NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
 STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
+POD_GROUP = "scheduling.x-k8s.io/pod-group"  # label of coscheduling and Fluence: pods that start together
 KEPT_LABELS = (
     JOB,
     STORE,
@@ -45,7 +47,7 @@ KEPT_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
     "jobset.sigs.k8s.io/replicatedjob-name",
     "jobset.sigs.k8s.io/job-index",
-    "scheduling.x-k8s.io/pod-group",
+    POD_GROUP,
 )
 NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
 GRACE_S_DEFAULT = 30

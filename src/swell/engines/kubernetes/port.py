@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from swell.engines.kubernetes.access import Access
 from swell.engines.kubernetes.connection import NEVER, Abort
-from swell.engines.kubernetes.exchange import ANSWER_S, Exchange, Stream
+from swell.engines.kubernetes.exchange import ANSWER_S, Exchange, Guard, Stream, anybody
 from swell.engines.kubernetes.failures import Ask, Expired
 from swell.engines.kubernetes.pool import CONNECTIONS_MAX
 from swell.engines.kubernetes.resources import (
@@ -34,6 +34,7 @@ Document = dict[str, Any]
 
 PAGE = 500  # what client-go asks for at once: some megabytes of pods
 LISTS_MAX = 3  # a list that expires between its pages three times is too large for the API server's memory
+REVIEWS = (TOKEN_REVIEWS.group, ACCESS_REVIEWS.group)  # these are created to ask something, and nothing stays
 LOG_SILENCE_S = 600.0  # a program may say nothing for long; whoever follows asks again from where it was
 
 
@@ -62,10 +63,13 @@ class Page:
 
 
 class Port:
-    """One API server."""
+    """One API server. `guard` is asked before every try to change something there, and raises where we must not."""
 
-    def __init__(self, access: Access, *, agent: str = "swell", answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self, access: Access, *, agent: str = "swell", answer_s: float = ANSWER_S, guard: Guard = anybody
+    ) -> None:
         self.access = access
+        self._guard = guard
         self._exchange = Exchange(access, agent=agent, answer_s=answer_s)
         self._threads = ThreadPoolExecutor(CONNECTIONS_MAX, thread_name_prefix="kubernetes")
         self._served: dict[str, dict[str, Resource]] = {}
@@ -178,13 +182,14 @@ class Port:
         query: Document = {"dryRun": "All" if dry_run else None}
         shown = name or body.get("metadata", {}).get("name")
         ask = Ask("POST", "create", resource, namespace, shown, subresource)
-        return self._exchange.document(ask, resource.path(namespace, name, subresource), query, body)
+        guard = anybody if dry_run or resource.group in REVIEWS else self._guard
+        return self._exchange.document(ask, resource.path(namespace, name, subresource), query, body, guard=guard)
 
     def replace(self, resource: Resource, body: Document, namespace: str | None = None) -> Document:
         """Raises `Conflict` where the body's resourceVersion is not the newest."""
         name = body["metadata"]["name"]
         ask = Ask("PUT", "update", resource, namespace, name)
-        return self._exchange.document(ask, resource.path(namespace, name), body=body)
+        return self._exchange.document(ask, resource.path(namespace, name), body=body, guard=self._guard)
 
     def patch(
         self,
@@ -202,7 +207,7 @@ class Port:
         ask = Ask("PATCH", "patch", resource, namespace, name, subresource)
         query: Document = {"fieldManager": manager, "force": force or None}
         path = resource.path(namespace, name, subresource)
-        return self._exchange.document(ask, path, query, body, content_type=kind.value)
+        return self._exchange.document(ask, path, query, body, content_type=kind.value, guard=self._guard)
 
     def delete(
         self,
@@ -224,7 +229,7 @@ class Port:
         }
         body = {"kind": "DeleteOptions", "apiVersion": "v1", **_given(options)}
         ask = Ask("DELETE", "delete", resource, namespace, name)
-        return self._exchange.document(ask, resource.path(namespace, name), body=body)
+        return self._exchange.document(ask, resource.path(namespace, name), body=body, guard=self._guard)
 
     def bind(self, pod: str, namespace: str, uid: str, node: str) -> None:
         """`Conflict` where it is bound already, or another of that name by now."""

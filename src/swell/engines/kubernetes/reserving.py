@@ -57,7 +57,6 @@ class Reservations:
         store: str,
         namespace: str,
         image: str,
-        guard: Callable[[], None],
         monotonic: Callable[[], float],
     ) -> None:
         self._port = port
@@ -65,7 +64,6 @@ class Reservations:
         self._store = store
         self._namespace = namespace
         self._image = image
-        self._guard = guard  #: raises where another server may be acting
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._began_at = monotonic()
@@ -171,7 +169,6 @@ class Reservations:
     def _call(self, step: Step) -> Callable[[], None]:
         def call() -> None:
             try:
-                self._guard()
                 self._do(step)
             except SwellError as error:
                 self._failed(step, str(error))
