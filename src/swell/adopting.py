@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 Document = dict[str, Any]
 
 GATHER_S = 0.02  # pods come in bursts; and where looking takes long because many wait, it is done less often
+GATHER_S_MAX = 2.0  # also after a question that the API server took long to answer
 LET_GO_S = 1.0  # so long what was deleted may go unnoticed
 BY = "kubectl"
 OTHER = "another scheduler"  # by whom a job is cancelled whose pods are not ours to place any more
@@ -90,10 +91,10 @@ class Adopter(threading.Thread):
         self._groups = PodGroups(port, cluster, self._is_taken, now)
         self._let_go_at = 0.0
         self._bell = threading.Event()
-        self._is_closing = False
+        self._closing = threading.Event()
 
     def know(self, job: JobId, reference: Document) -> None:
-        """One of an earlier server."""
+        """It is this job."""
         self._references[job] = reference
         self._taken |= dict.fromkeys(_uids(reference), job)
 
@@ -105,11 +106,12 @@ class Adopter(threading.Thread):
 
     def why_not(self, pod: PodSeen) -> str | None:
         """Why it is no job; None: it is, or nobody has looked yet."""
-        return self._refusals.get(self._cluster.root(pod)) or self._incomplete.get(pod.uid)
+        refusal = self._refusals.get(self._cluster.root(pod)) or self._refusals.get(pod.uid)
+        return refusal or self._incomplete.get(pod.uid)
 
     def is_refused(self, pod: PodSeen) -> bool:
         """For good, as it is."""
-        return self._cluster.root(pod) in self._refusals
+        return self._cluster.root(pod) in self._refusals or pod.uid in self._refusals
 
     def reference(self, job: JobId) -> Document | None:
         """What came by kubectl and is this job; None: it came another way, or is gone."""
@@ -121,12 +123,12 @@ class Adopter(threading.Thread):
         self._bell.set()
 
     def close(self) -> None:
-        self._is_closing = True
+        self._closing.set()
         self._bell.set()
         self.join()
 
     def run(self) -> None:
-        while not self._is_closing:
+        while not self._closing.is_set():
             self._bell.wait(SETTLED_S)
             self._bell.clear()
             began = time.monotonic()
@@ -136,7 +138,7 @@ class Adopter(threading.Thread):
                 log.warning("what came by kubectl could not be taken in: %s; trying again", error)
             except Exception:  # a thread that ends would leave every pod waiting for ever
                 log.exception("what came by kubectl could not be taken in; trying again")
-            time.sleep(max(GATHER_S, 2 * (time.monotonic() - began)))
+            self._closing.wait(min(GATHER_S_MAX, max(GATHER_S, 2 * (time.monotonic() - began))))
 
     def look(self) -> None:
         self._intake.look_now_and_then()

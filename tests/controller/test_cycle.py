@@ -339,6 +339,17 @@ def test_who_takes_jobs_in_hears_which_they_became_and_they_are_planned(stage: S
     assert stage.states(1, 2) == ["starting", "starting"]
 
 
+def test_jobs_that_were_taken_in_are_planned_also_when_who_took_them_in_stumbles(stage: Stage) -> None:
+    def stumble(_: object) -> None:
+        raise ValueError("a name twice")
+
+    with pytest.raises(ValueError, match="a name twice"):
+        stage.controller.take_in({"k": NewJob(spec(), "me", {})}, stumble, origin="x").result()
+    stage.cycle()
+
+    assert stage.states(1) == ["starting"]
+
+
 def test_what_was_made_for_a_job_may_go_when_it_was_cancelled_and_only_then(stage: Stage) -> None:
     running, failed, waiting = stage.gang(4), stage.gang(4), stage.gang(4)
     stage.begin(running)

@@ -126,15 +126,20 @@ class Controller:
 
         `known` hears which each has become before any of them is planned.
         """
-        future = self._store.accept_each(jobs, origin=origin)
+        answer: Future[list[JobRecord | None]] = Future()  # the store's is done before `known` has heard of it
 
         def accepted(done: Future[list[JobRecord | None]]) -> None:
-            if _is_well(done):
+            try:
                 known(done.result())
-            self._accepted(done)
+            except Exception as error:  # noqa: BLE001  told to who asked; what is stored is planned all the same
+                answer.set_exception(error)
+            else:
+                answer.set_result(done.result())
+            finally:
+                self._accepted(done)
 
-        future.add_done_callback(accepted)
-        return future
+        self._store.accept_each(jobs, origin=origin).add_done_callback(accepted)
+        return answer
 
     def _accepted(self, future: Future[list[JobRecord]] | Future[list[JobRecord | None]]) -> None:
         if _is_well(future):
