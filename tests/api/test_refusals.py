@@ -10,7 +10,7 @@ import pytest
 from api.doors.foreign import Foreign
 from api.service import JOB_SECRET, Service
 from swell.api.doors.address import make_address_token
-from swell.api.refusals import LINE_MAX, LINES_PER_WINDOW, WINDOW_S, Refusals
+from swell.api.refusals import LINE_MAX, LINES_PER_ORIGIN, LINES_PER_WINDOW, WINDOW_S, Refusals
 from swell.controller.reporting import make_token
 from swell.model.job import AttemptId
 
@@ -25,9 +25,20 @@ def test_a_flood_leaves_a_few_lines_and_a_number(caplog):
     now[0] += WINDOW_S + 1
     refusals.note("10.0.0.1", "one more")
     lines = said(caplog, "test")
-    assert len(lines) == LINES_PER_WINDOW + 2
+    assert len(lines) == LINES_PER_ORIGIN + 2
     assert lines[0] == "refused 10.0.0.1: try 0"
-    assert lines[-2:] == [f"and {1000 - LINES_PER_WINDOW} more refusals", "refused 10.0.0.1: one more"]
+    assert lines[-2:] == [f"and {1000 - LINES_PER_ORIGIN} more refusals", "refused 10.0.0.1: one more"]
+
+
+def test_nobody_hides_others_behind_a_flood_and_many_together_are_bounded_too(caplog):
+    refusals = Refusals(logging.getLogger("test"), monotonic=lambda: 0.0)
+    for number in range(1000):
+        refusals.note("10.0.0.1", f"try {number}")
+    refusals.note("pid 7", "a forged token")
+    assert said(caplog, "test")[-1] == "refused pid 7: a forged token"
+    for number in range(1000):
+        refusals.note(f"10.0.1.{number}", "a forged token")
+    assert len(said(caplog, "test")) == LINES_PER_WINDOW
 
 
 @pytest.fixture

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-LINES_PER_WINDOW = 20  # enough to see who and what; the rest is counted
+LINES_PER_ORIGIN = 20  # enough to see who and what; the rest is counted
+LINES_PER_WINDOW = 100  # of all: nobody hides others behind a flood
 WINDOW_S = 60.0
 LINE_MAX = 500  # characters: it may quote headers
 ASKED_SHOWN_MAX = 200  # characters of a path and its query
@@ -20,22 +22,25 @@ Scope = dict[str, Any]
 
 
 class Refusals:
-    """So many lines a minute; after that only how many there were."""
+    """So many lines a minute, of each and of all; after that only how many there were."""
 
     def __init__(self, log: logging.Logger, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._monotonic = monotonic
         self._began = monotonic()
         self._count = 0
+        self._written: Counter[str] = Counter()  #: by origin
 
     def note(self, origin: str, what: str) -> None:
         now = self._monotonic()
         if now - self._began > WINDOW_S:
-            if self._count > LINES_PER_WINDOW:
-                self._log.warning("and %d more refusals", self._count - LINES_PER_WINDOW)
+            if self._count > self._written.total():
+                self._log.warning("and %d more refusals", self._count - self._written.total())
             self._began, self._count = now, 0
+            self._written.clear()
         self._count += 1
-        if self._count <= LINES_PER_WINDOW:
+        if self._written.total() < LINES_PER_WINDOW and self._written[origin] < LINES_PER_ORIGIN:
+            self._written[origin] += 1
             self._log.warning("refused %s: %s", origin, what[:LINE_MAX])
 
     def noting_climbers(self, scope: Scope, origin: str, send: Any) -> Any:
