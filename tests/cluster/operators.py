@@ -1,7 +1,8 @@
 """How do the operators run whose kinds Swell reads? As plain processes with their CRDs and webhooks, no Deployment.
 
-An operator's webhooks are registered under the address it listens on instead of a Service, and only once it is ready:
-they fail closed. Before it is stopped they are removed, or nothing of its kind could be deleted any more.
+An operator's webhooks are registered under the address it listens on instead of a Service, and only once each is
+served, which may be after the operator says that it is ready: they fail closed. Before it is stopped they are removed,
+or nothing of its kind could be deleted any more.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .api import Api, Object
 from .binaries import module_file, program
 from .certificates import Certificates
 from .controlplane import LOOPBACK
-from .processes import Process, Word, free_port, is_ready
+from .processes import Process, Word, free_port, is_ready, is_served
 
 CLIENT_RATE = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the defaults, 20 and 30, make everything slow
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
@@ -61,7 +62,10 @@ class Operator:
         self.process.start()
         self.process.until(partial(is_ready, self.health()))
         for document in self.webhooks():
-            self.api.apply(_registered_at(document, self.webhook_port, self.certificates))
+            found = _registered_at(document, self.webhook_port, self.certificates)
+            for webhook in found["webhooks"]:
+                self.process.until(partial(is_served, webhook["clientConfig"]["url"]))
+            self.api.apply(found)
             kind = "mutating" if document["kind"].startswith("Mutating") else "validating"
             self._registered.append(f"{WEBHOOKS}/{kind}webhookconfigurations/{document['metadata']['name']}")
 

@@ -130,7 +130,17 @@ def free_port(address: str = "127.0.0.1") -> int:
 
 
 def is_ready(url: str) -> bool:
-    """Does it say 200 there? Whom we ask is known by its port: a certificate is not looked at."""
+    """Does it say 200 there?"""
+    return _status(url) == 200
+
+
+def is_served(url: str) -> bool:
+    """Is there anybody under that path?"""
+    return _status(url) != 404
+
+
+def _status(url: str) -> int:
+    """Whom we ask is known by its port: a certificate is not looked at."""
     at = urlsplit(url)
     connection: http.client.HTTPConnection
     if at.scheme == "https":
@@ -140,7 +150,7 @@ def is_ready(url: str) -> bool:
         connection = http.client.HTTPConnection(at.netloc, timeout=5)
     try:
         connection.request("GET", at.path)
-        return connection.getresponse().status == 200
+        return connection.getresponse().status
     finally:
         connection.close()
 
