@@ -45,8 +45,8 @@ from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 
 TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
 SPACING = 3.0  # at most a quarter of one core goes into planning,
-SPACING_MAX = 9.0  # and a tenth of it where a cycle takes long: thousands of jobs, and others need the core as well
-LONG_S = 0.06
+SPACING_MAX = 9.0  # and a tenth of it where a cycle takes long: thousands of pods, and others need the core as well
+SHORT_S, LONG_S = 0.025, 0.06  # up to here it does not, from here on it does
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 NOTHING_SEEN = Snapshot(0.0, (), ())
 ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
@@ -448,7 +448,9 @@ class Controller:
 
 
 def _pause(busy_s: float) -> float:
-    return busy_s * min(SPACING_MAX, SPACING + (SPACING_MAX - SPACING) * busy_s / LONG_S)
+    """After a cycle that took so long, while events keep coming."""
+    length = min(1.0, max(0.0, (busy_s - SHORT_S) / (LONG_S - SHORT_S)))
+    return busy_s * (SPACING + (SPACING_MAX - SPACING) * length)
 
 
 def _is_well(future: Future[Any]) -> bool:
