@@ -87,15 +87,21 @@ def test_a_server_that_was_paused_until_another_took_over_writes_nothing_and_goe
         with paused(first):
             starting.result()
         try:
-            carries_on_beside(cluster, first, second)
+            given_up = carry_on_beside(cluster, first, second)
+            there = sorted(one["metadata"]["name"] for one in cluster.api.get(PODS)["items"])
+            known = names(first), names(second)
         finally:
             second.__exit__()
 
+        assert given_up["reason"]["evidence"] == {"by": "another scheduler"}
+        assert known == ({"runs": "succeeded", "waits": "cancelled"}, {"waits": "running"})
+        assert there == ["runs", "waits"]  # nothing of the job that was submitted to the deposed one
         job = max(one["id"] for one in first.jobs())
         first.until(job, "running", patience_s=PATIENCE_S)  # it has its Lease back
 
 
-def carries_on_beside(cluster: Cluster, deposed: Server, acting: Server) -> None:
+def carry_on_beside(cluster: Cluster, deposed: Server, acting: Server) -> dict[str, Any]:
+    """Until the deposed one has given up what the other has taken in; that job, as it knows it."""
     acting.until_named("waits", "queued", patience_s=PATIENCE_S)
     job = deposed.start("--image", "busybox", "--", "sleep", "1000")
     lost = f"this server lost the Lease 'swell' in namespace 'default' to '{os.uname().nodename}-{acting.store[:8]}'"
@@ -104,11 +110,7 @@ def carries_on_beside(cluster: Cluster, deposed: Server, acting: Server) -> None
     cluster.api.patch(f"{PODS}/runs", {"metadata": {"annotations": SHORT}})
     acting.until_named("waits", "running", patience_s=PATIENCE_S)
     deposed.until_named("runs", "succeeded", patience_s=PATIENCE_S)  # it may look
-    given_up = deposed.until_named("waits", "cancelled", patience_s=PATIENCE_S)
-    assert given_up["reason"]["evidence"] == {"by": "another scheduler"}
-    assert (names(deposed), names(acting)) == ({"runs": "succeeded", "waits": "cancelled"}, {"waits": "running"})
-    pods = cluster.api.get(PODS)["items"]
-    assert sorted(one["metadata"]["name"] for one in pods) == ["runs", "waits"]  # nothing of the job just submitted
+    return deposed.until_named("waits", "cancelled", patience_s=PATIENCE_S)
 
 
 def test_of_two_servers_in_two_namespaces_the_oldest_takes_in_and_the_other_follows_when_it_ends(
