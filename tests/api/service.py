@@ -115,16 +115,7 @@ class Service:
         engine.on_desired = self.services.desired.ring
         self.controller.on_control = self.services.control.ring
         self.app = create_app(self.services)
-        config = uvicorn.Config(
-            Measured(self.app, metrics),
-            http=Connection,
-            ws="none",
-            proxy_headers=False,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-        )
-        self._http = uvicorn.Server(config)
+        self._http = _http_server(Measured(self.app, metrics))
         engine.open(self.controller.load())
         self.controller.start()
         self.loop = asyncio.new_event_loop()
@@ -200,6 +191,11 @@ class Service:
         while not self.services.committed._waiting:
             assert time.monotonic() < end, "nobody waits"
             os.sched_yield()
+
+
+def _http_server(app: Any) -> uvicorn.Server:
+    quiet: dict[str, Any] = {"lifespan": "off", "log_config": None, "access_log": False}
+    return uvicorn.Server(uvicorn.Config(app, http=Connection, ws="none", proxy_headers=False, **quiet))
 
 
 def submission(name: str = "job", *, env: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
