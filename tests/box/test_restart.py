@@ -47,18 +47,27 @@ def pids(box: Machine, jobs: dict[int, int]) -> dict[int, int]:
     return {job: int(box.until_output(job, b"pid ").split()[1]) for job in jobs}
 
 
+def found(box: Machine, jobs: dict[int, int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Running, in which attempts and as which processes."""
+    return {job: box.until(job, "running")["attempts"] for job in jobs}, pids(box, jobs)
+
+
+def codes(box: Machine, gate: Gate, jobs: dict[int, int]) -> dict[int, int]:
+    """With which they end when they are let go on."""
+    for _ in jobs:
+        gate.open()
+    return {job: box.until(job, "failed")["exit_code"] for job in jobs}
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_restarted_server_finds_every_users_task_and_learns_its_code(box, gate, how):
     jobs = gated_jobs(box, gate)
     before = pids(box, jobs)
     box.down(how)
     box.up()
-    assert {job: box.until(job, "running")["attempts"] for job in jobs} == dict.fromkeys(jobs, 1)
-    assert pids(box, jobs) == before
+    assert found(box, jobs) == (dict.fromkeys(jobs, 1), before)
     assert set(before.values()) <= set(box.processes())
-    for _ in jobs:
-        gate.open()
-    assert {job: box.until(job, "failed")["exit_code"] for job in jobs} == jobs
+    assert codes(box, gate, jobs) == jobs
 
 
 def test_an_upgrade_over_a_migration_leaves_tasks_alone_and_learns_their_codes(box, gate):
@@ -69,12 +78,9 @@ def test_an_upgrade_over_a_migration_leaves_tasks_alone_and_learns_their_codes(b
     assert make_older(box.state.database) < HEAD
     box.up()
     assert version_of(box.state.database) == HEAD
-    assert {job: box.until(job, "running")["attempts"] for job in jobs} == dict.fromkeys(jobs, 1)
-    assert pids(box, jobs) == before
+    assert found(box, jobs) == (dict.fromkeys(jobs, 1), before)
     assert set(before.values()) <= set(box.processes())
-    for _ in jobs:
-        gate.open()
-    assert {job: box.until(job, "failed")["exit_code"] for job in jobs} == jobs
+    assert codes(box, gate, jobs) == jobs
     assert version_of(box.state.database.with_suffix(f".before-{HEAD}")) < HEAD
 
 
