@@ -8,36 +8,27 @@ same pod groups and client limits that are no limits; the order of contenders is
 from __future__ import annotations
 
 import itertools
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.installation import TICKS_PER_S, swell
+from bench.installation import TICKS_PER_S
+from bench.racecourse import GROUPS, NAMESPACE, clean, connected, gather, pod, pod_group, racecourse, serving
 from bench.rows import Row, Setting, progress
-from swell.engines.kubernetes import Port, find_access
+from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.picture import PodSeen, read_pod
 from swell.engines.kubernetes.port import Selection
 from swell.engines.kubernetes.reflector import Reflector
-from swell.engines.kubernetes.resources import PODS, Resource
-from swell.state import StateFolder
+from swell.engines.kubernetes.resources import PODS
 
-ROOT = Path(__file__).resolve().parent.parent
-GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
-GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-NAMESPACE = "default"
 GANG = 20
 SINGLES_PER_NODE = 10
 SCALE = 5
 ROUND_S_MAX = 1800.0
-GONE_S_MAX = 600.0
-QUIET_S_MAX = 120.0
-BUSY_MAX = 0.15  # of all cores: heartbeats of simulated nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +43,17 @@ class Workload:
 
     def documents(self, scheduler: str) -> list[dict[str, Any]]:
         return [
-            _pod(f"{scheduler}-{self.name}-{gang}-{rank}", scheduler, self._group(scheduler, gang))
-            for gang in range(self.gangs)
+            pod(f"{name}-{rank}", scheduler, name if self.size > 1 else None)
+            for name in self._names(scheduler)
             for rank in range(self.size)
         ]
 
-    def _group(self, scheduler: str, gang: int) -> str | None:
-        """Nobody's names are another's: kwok is late under load, and deletes by name."""
-        return f"{scheduler}-{self.name}-{gang}" if self.size > 1 else None
-
     def groups(self, scheduler: str) -> list[dict[str, Any]]:
-        if self.size == 1:
-            return []
-        return [
-            {
-                "apiVersion": GROUPS.api_version,
-                "kind": GROUPS.kind,
-                "metadata": {"name": self._group(scheduler, gang), "namespace": NAMESPACE},
-                "spec": {"minMember": self.size},
-            }
-            for gang in range(self.gangs)
-        ]
+        return [pod_group(name, self.size) for name in self._names(scheduler)] if self.size > 1 else []
+
+    def _names(self, scheduler: str) -> list[str]:
+        """Nobody's names are another's: kwok is late under load, and deletes by name."""
+        return [f"{scheduler}-{self.name}-{gang}" for gang in range(self.gangs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +66,17 @@ class Result:
 
 
 def run(setting: Setting) -> Iterator[Row]:
-    sys.path.insert(0, str(ROOT / "tests"))
-    from cluster.cluster import Cluster
-
     nodes = setting.nodes
     workloads = (
         Workload("gangs", nodes // 2, GANG),
         Workload("singles", nodes * SINGLES_PER_NODE, 1),
     )
-    with Cluster(setting.folder / "cluster", kwok=nodes, operators=("coscheduling",)) as cluster:
+    with racecourse(setting, nodes) as kubeconfig:
         contenders: dict[str, Callable[[Workload], Result]] = {
-            "naive": partial(_naive, cluster.kubeconfig, nodes),
-            "kube-scheduler": partial(_theirs, cluster.kubeconfig, "default-scheduler"),
-            "coscheduling": partial(_theirs, cluster.kubeconfig, "coscheduling"),
-            "swell": partial(_ours, cluster.kubeconfig, setting.folder),
+            "naive": partial(_naive, kubeconfig, nodes),
+            "kube-scheduler": partial(_theirs, kubeconfig, "default-scheduler"),
+            "coscheduling": partial(_theirs, kubeconfig, "coscheduling"),
+            "swell": partial(_ours, kubeconfig, setting.folder),
         }
         for workload in workloads:
             order = sorted(contenders)
@@ -130,13 +108,10 @@ def _costs(bench: str, workload: Workload, ours: Result) -> Iterator[Row]:
 
 def run_scale(setting: Setting) -> Iterator[Row]:
     """Five times the cluster, and only ours: does it hold so much, and go on planning?"""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from cluster.cluster import Cluster
-
     nodes = SCALE * setting.nodes
     workload = Workload("many", nodes * SINGLES_PER_NODE, 1)
-    with Cluster(setting.folder / "cluster", kwok=nodes, operators=("coscheduling",)) as cluster:
-        ours = _ours(cluster.kubeconfig, setting.folder, workload, clean=False)
+    with racecourse(setting, nodes) as kubeconfig:
+        ours = _ours(kubeconfig, setting.folder, workload, leave=True)
     detail = {"nodes": nodes, "pods": workload.pods, "bound": ours.bound, "seconds": ours.seconds}
     yield Row("scale", "single pods bound", "pods/s", ours.bound / ours.seconds, detail=detail)
     yield from _costs("scale", workload, ours)
@@ -146,13 +121,13 @@ def run_scale(setting: Setting) -> Iterator[Row]:
 
 
 def _theirs(kubeconfig: Path, scheduler: str, workload: Workload) -> Result:
-    with _port(kubeconfig) as port:
+    with connected(kubeconfig) as port:
         return _race(port, workload, scheduler)
 
 
 def _naive(kubeconfig: Path, nodes: int, workload: Workload) -> Result:
     """Places are dealt out before anything comes; a pod is bound as soon as it was created."""
-    with _port(kubeconfig) as port:
+    with connected(kubeconfig) as port:
         places = itertools.cycle([f"kwok-{number}" for number in range(nodes)])
 
         def bind(made: dict[str, Any]) -> None:
@@ -162,20 +137,14 @@ def _naive(kubeconfig: Path, nodes: int, workload: Workload) -> Result:
         return _race(port, workload, "naive", after=bind)
 
 
-def _ours(kubeconfig: Path, folder: Path, workload: Workload, *, clean: bool = True) -> Result:
-    state = StateFolder(folder / f"state-{workload.name}")
-    swell("up", "-d", "--engine", "kubernetes", "--kubeconfig", str(kubeconfig), state=state.root)
-    try:
-        pid = state.lock_holder("server")
-        with _port(kubeconfig) as port:
-            before, memory_before = _cpu_s(pid), _memory_mb(pid)
-            found = _race(port, workload, "swell", clean=False)
-            used = Result(found.seconds, found.bound, _cpu_s(pid) - before, _memory_mb(pid), memory_before)
-            if clean:
-                _clean(port)
-        return used
-    finally:
-        swell("down", state=state.root)
+def _ours(kubeconfig: Path, folder: Path, workload: Workload, *, leave: bool = False) -> Result:
+    with serving(kubeconfig, folder / f"state-{workload.name}") as pid, connected(kubeconfig) as port:
+        before, memory_before = _cpu_s(pid), _memory_mb(pid)
+        found = _race(port, workload, "swell", leave=True)
+        used = Result(found.seconds, found.bound, _cpu_s(pid) - before, _memory_mb(pid), memory_before)
+        if not leave:
+            clean(port)
+    return used
 
 
 # -- a race ----------------------------------------------------------------------------------------------------
@@ -214,84 +183,29 @@ def _race(
     scheduler: str,
     *,
     after: Callable[[dict[str, Any]], None] = lambda _: None,
-    clean: bool = True,
+    leave: bool = False,
 ) -> Result:
-    _gather(port, [partial(port.create, GROUPS, group, NAMESPACE) for group in workload.groups(scheduler)])
+    gather(port, [partial(port.create, GROUPS, group, NAMESPACE) for group in workload.groups(scheduler)])
 
     def create(document: dict[str, Any]) -> None:
         after(port.create(PODS, document, NAMESPACE))
 
     with _Finish(port) as finish:
         began = time.perf_counter()
-        _gather(port, [partial(create, document) for document in workload.documents(scheduler)])
+        gather(port, [partial(create, document) for document in workload.documents(scheduler)])
         while finish.bound < workload.pods and time.perf_counter() - began < ROUND_S_MAX:
             time.sleep(0.05)
         result = Result(finish.last_at - began, finish.bound)
-    if clean:
-        _clean(port)
+    if not leave:
+        clean(port)
     return result
 
 
-def _clean(port: Port) -> None:
-    names = [pod["metadata"]["name"] for pod in port.list(Selection(PODS, NAMESPACE)).items]
-    port.gather([partial(port.delete, PODS, name, NAMESPACE, grace_s=0) for name in names])
-    groups = [group["metadata"]["name"] for group in port.list(Selection(GROUPS, NAMESPACE)).items]
-    port.gather([partial(port.delete, GROUPS, name, NAMESPACE) for name in groups])
-    until = time.monotonic() + GONE_S_MAX
-    while port.list(Selection(PODS, NAMESPACE)).items:
-        assert time.monotonic() < until, "pods of the last round do not go away"
-        time.sleep(0.5)
-    _await_quiet()
-
-
-def _await_quiet() -> None:
-    """What the last round left to do for the cluster's own parts is not the next contender's burden."""
-    until = time.monotonic() + QUIET_S_MAX
-    while time.monotonic() < until:
-        busy, total = _ticks()
-        time.sleep(1.0)
-        now_busy, now_total = _ticks()
-        if now_busy - busy < BUSY_MAX * (now_total - total):
-            return
-    progress("the machine does not become quiet; something else runs on it")
-
-
-def _ticks() -> tuple[int, int]:
-    """Of all cores since the start of the machine: busy, and all."""
-    counted = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return sum(counted) - counted[3] - counted[4], sum(counted)
-
-
-def _gather(port: Port, calls: Sequence[Callable[[], Any]]) -> None:
-    for result in port.gather(list(calls)):
-        if isinstance(result, Exception):
-            raise result
-
-
-@contextmanager
-def _port(kubeconfig: Path) -> Iterator[Port]:
-    port = Port(find_access(kubeconfig), agent="bench")
-    try:
-        yield port
-    finally:
-        port.close()
-
-
-def _pod(name: str, scheduler: str, group: str | None) -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {GROUP_LABEL: group} if group else {}},
-        "spec": {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]},
-    }
-
-
-def _cpu_s(pid: int | None) -> float:
+def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
-def _memory_mb(pid: int | None) -> float:
+def _memory_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))

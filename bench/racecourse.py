@@ -1,0 +1,113 @@
+"""On what do schedulers race, and who takes away what a race leaves?
+
+One real control plane with simulated nodes, for every contender the same one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.installation import swell
+from bench.rows import Setting, progress
+from swell.engines.kubernetes import Port, find_access
+from swell.engines.kubernetes.picture import POD_GROUP
+from swell.engines.kubernetes.port import Selection
+from swell.engines.kubernetes.resources import PODS, Resource
+from swell.state import StateFolder
+
+GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+NAMESPACE = "default"
+GONE_S_MAX = 600.0
+QUIET_S_MAX = 120.0
+BUSY_MAX = 0.15  # of all cores: heartbeats of simulated nodes
+
+
+@contextmanager
+def racecourse(setting: Setting, nodes: int) -> Iterator[Path]:
+    """The kubeconfig of a control plane with such nodes, the default scheduler and coscheduling."""
+    from tests.cluster.cluster import Cluster
+
+    with Cluster(setting.folder / "cluster", kwok=nodes, operators=("coscheduling",)) as cluster:
+        yield cluster.kubeconfig
+
+
+@contextmanager
+def connected(kubeconfig: Path) -> Iterator[Port]:
+    port = Port(find_access(kubeconfig), agent="bench")
+    try:
+        yield port
+    finally:
+        port.close()
+
+
+@contextmanager
+def serving(kubeconfig: Path, folder: Path) -> Iterator[int]:
+    """A Swell of that control plane; the id of its process."""
+    state = StateFolder(folder)
+    swell("up", "-d", "--engine", "kubernetes", "--kubeconfig", str(kubeconfig), state=state.root)
+    try:
+        pid = state.lock_holder("server")
+        assert pid is not None
+        yield pid
+    finally:
+        swell("down", state=state.root)
+
+
+def pod(name: str, scheduler: str, group: str | None) -> dict[str, Any]:
+    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {POD_GROUP: group} if group else {}},
+        "spec": {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]},
+    }
+
+
+def pod_group(name: str, size: int) -> dict[str, Any]:
+    return {
+        "apiVersion": GROUPS.api_version,
+        "kind": GROUPS.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"minMember": size},
+    }
+
+
+def clean(port: Port) -> None:
+    pods = [item["metadata"]["name"] for item in port.list(Selection(PODS, NAMESPACE)).items]
+    port.gather([partial(port.delete, PODS, name, NAMESPACE, grace_s=0) for name in pods])
+    groups = [item["metadata"]["name"] for item in port.list(Selection(GROUPS, NAMESPACE)).items]
+    port.gather([partial(port.delete, GROUPS, name, NAMESPACE) for name in groups])
+    until = time.monotonic() + GONE_S_MAX
+    while port.list(Selection(PODS, NAMESPACE)).items:
+        assert time.monotonic() < until, "pods of the last round do not go away"
+        time.sleep(0.5)
+    _await_quiet()
+
+
+def _await_quiet() -> None:
+    """What the last round left to do for the cluster's own parts is not the next contender's burden."""
+    until = time.monotonic() + QUIET_S_MAX
+    while time.monotonic() < until:
+        busy, total = _ticks()
+        time.sleep(1.0)
+        now_busy, now_total = _ticks()
+        if now_busy - busy < BUSY_MAX * (now_total - total):
+            return
+    progress("the machine does not become quiet; something else runs on it")
+
+
+def _ticks() -> tuple[int, int]:
+    """Of all cores since the start of the machine: busy, and all."""
+    counted = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return sum(counted) - counted[3] - counted[4], sum(counted)
+
+
+def gather(port: Port, calls: Sequence[Callable[[], Any]]) -> None:
+    for result in port.gather(list(calls)):
+        if isinstance(result, Exception):
+            raise result
