@@ -138,7 +138,7 @@ def _naive(kubeconfig: Path, nodes: int, workload: Workload) -> Result:
 
 
 def _ours(kubeconfig: Path, folder: Path, workload: Workload, *, leave: bool = False) -> Result:
-    with serving(kubeconfig, folder / f"state-{workload.name}") as pid, connected(kubeconfig) as port:
+    with serving(kubeconfig, folder) as pid, connected(kubeconfig) as port:
         before, memory_before = _cpu_s(pid), _memory_mb(pid)
         found = _race(port, workload, "swell", leave=True)
         used = Result(found.seconds, found.bound, _cpu_s(pid) - before, _memory_mb(pid), memory_before)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.folders import subfolder
 from bench.installation import swell
 from bench.rows import Setting, progress
 from swell.engines.kubernetes import Port, find_access
@@ -32,7 +33,7 @@ def racecourse(setting: Setting, nodes: int) -> Iterator[Path]:
     """The kubeconfig of a control plane with such nodes, the default scheduler and coscheduling."""
     from tests.cluster.cluster import Cluster
 
-    with Cluster(setting.folder / "cluster", kwok=nodes, operators=("coscheduling",)) as cluster:
+    with Cluster(subfolder(setting.folder, "cluster"), kwok=nodes, operators=("coscheduling",)) as cluster:
         yield cluster.kubeconfig
 
 
@@ -48,7 +49,7 @@ def connected(kubeconfig: Path) -> Iterator[Port]:
 @contextmanager
 def serving(kubeconfig: Path, folder: Path) -> Iterator[int]:
     """A Swell of that control plane; the id of its process."""
-    state = StateFolder(folder)
+    state = StateFolder(subfolder(folder, "state"))
     swell("up", "-d", "--engine", "kubernetes", "--kubeconfig", str(kubeconfig), state=state.root)
     try:
         pid = state.lock_holder("server")
