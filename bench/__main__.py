@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import swell
-from bench import binds, feel, kubernetes, metrics, resize, sdk, tasks
+from bench import binds, clogging, feel, kubernetes, metrics, resize, sdk, tasks
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.interrupts import interrupt_on_all
@@ -29,6 +29,7 @@ BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "binds": binds.run,
     "kubernetes": kubernetes.run,
     "scale": kubernetes.run_scale,
+    "clogging": clogging.run,
 }
 
 

@@ -18,6 +18,7 @@ from bench.rows import Setting, progress
 from swell.engines.kubernetes import Port, find_access
 from swell.engines.kubernetes.picture import POD_GROUP
 from swell.engines.kubernetes.port import Selection
+from swell.engines.kubernetes.quantities import GPU
 from swell.engines.kubernetes.resources import PODS, Resource
 from swell.state import StateFolder
 
@@ -29,11 +30,12 @@ BUSY_MAX = 0.15  # of all cores: heartbeats of simulated nodes
 
 
 @contextmanager
-def racecourse(setting: Setting, nodes: int) -> Iterator[Path]:
+def racecourse(setting: Setting, nodes: int, *, gpus: int = 8) -> Iterator[Path]:
     """The kubeconfig of a control plane with such nodes, the default scheduler and coscheduling."""
     from tests.cluster.cluster import Cluster
 
-    with Cluster(subfolder(setting.folder, "cluster"), kwok=nodes, operators=("coscheduling",)) as cluster:
+    folder = subfolder(setting.folder, "cluster")
+    with Cluster(folder, kwok=nodes, kwok_gpus=gpus, operators=("coscheduling",)) as cluster:
         yield cluster.kubeconfig
 
 
@@ -59,8 +61,11 @@ def serving(kubeconfig: Path, folder: Path) -> Iterator[int]:
         swell("down", state=state.root)
 
 
-def pod(name: str, scheduler: str, group: str | None) -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
+def pod(name: str, scheduler: str, group: str | None, *, gpus: int = 0) -> dict[str, Any]:
+    resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": "64Mi"}}
+    if gpus:
+        resources["limits"] = {GPU: str(gpus)}
+    container = {"name": "main", "image": "none", "resources": resources}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -35,6 +35,7 @@ class Cluster:
         folder: Path,
         *,
         kwok: int = 0,
+        kwok_gpus: int = 8,
         kubelets: int = 0,
         gpus: int = 0,
         operators: Sequence[str] = (),
@@ -44,6 +45,7 @@ class Cluster:
     ) -> None:
         self.folder = folder
         self._kwok_nodes = kwok
+        self._kwok_gpus = kwok_gpus  #: of each simulated node
         self._kubelets = kubelets
         self._gpus = gpus  #: of each real node
         self._operators = operators
@@ -103,7 +105,7 @@ class Cluster:
         self.kwok = Kwok(self.folder, self.api)
         undo.callback(self.kwok.stop)
         self.kwok.start()
-        add_nodes(self.api, render_nodes(self._kwok_nodes))
+        add_nodes(self.api, render_nodes(self._kwok_nodes, gpus=self._kwok_gpus))
 
     def _start_real_nodes(self, network: Network, undo: contextlib.ExitStack) -> None:
         self.dns = Dns(self.folder, self.kubeconfig, network.gateway)
