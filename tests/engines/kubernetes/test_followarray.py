@@ -72,7 +72,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             replace(ARRAY, indices="0-1"),
             make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
             Followed(
-                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 1, "n2", 0, NOW, NOW, 0)),
+                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 1, "n1", 0, NOW, NOW, 0)),
                 is_finished=True,
             ),
         ),
@@ -97,7 +97,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             Followed(
                 (
                     TaskSeen(FIRST, 0, "n1", 0, NOW, 995.0, None, "", "it failed"),
-                    replace(never(1, "stopped"), lane=0),
+                    replace(never(1, "stopped"), lane=0, node="n1"),
                 ),
                 is_finished=True,
             ),
@@ -112,7 +112,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             "somebody has deleted it: which of them had ended before is told already",
             replace(ARRAY, indices="0-1"),
             make_seen(None),
-            Followed((never(0, "deleted"), replace(never(1, "deleted"), lane=0)), left=2),
+            Followed((never(0, "deleted"), replace(never(1, "deleted"), lane=0, node="n1")), left=2),
         ),
         (
             "it was stopped",
