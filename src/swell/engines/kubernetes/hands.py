@@ -150,7 +150,11 @@ class Hands:
         resource = self._cluster.resources[found.kind]
         # Not one of the same name that was made since.
         body = _merged({"metadata": {"uid": found.uid}}, patch)
-        memory.fresh = kind.read(self._port.patch(resource, found.name, body, found.namespace))
+        try:
+            memory.fresh = kind.read(self._port.patch(resource, found.name, body, found.namespace))
+        except NotFound:
+            memory.fresh = None  # the watch, too, may have missed that it came and went
+            raise
 
     def _remove(self, found: ObjectSeen, memory: Memory) -> None:
         if found.uid in memory.deleted:
