@@ -7,6 +7,7 @@ documents that the API server has checked.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -134,6 +135,15 @@ class NodeSeen:
     gpu_memory_mib: int  #: of each GPU; 0: the node does not say
     gpu_model: str
     has_address: bool = True  #: without one nobody can ask its kubelet for logs: it is simulated, or just joining
+
+
+def labelled_job(labels: Mapping[str, str], store: str) -> int | None:
+    """Which of a store's jobs something says that it is of; None: of none."""
+    return parse_number(labels.get(JOB, "")) if labels.get(STORE) == store else None
+
+
+def parse_number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def parse_attempt(text: str) -> AttemptId | None:
