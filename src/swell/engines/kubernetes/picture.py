@@ -35,6 +35,7 @@ RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those
 NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
 STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"  # label of coscheduling and Fluence: pods that start together
 KEPT_LABELS = (
     JOB,
@@ -45,7 +46,7 @@ KEPT_LABELS = (
     INDEX,
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/replica-index",
-    "jobset.sigs.k8s.io/jobset-name",
+    JOBSET_NAME,
     "jobset.sigs.k8s.io/replicatedjob-name",
     "jobset.sigs.k8s.io/job-index",
     POD_GROUP,
