@@ -11,12 +11,13 @@ import pytest
 
 from engines.kubernetes.pieces import make_pod
 from specs import spec
-from swell.adopting import Adopter, refuse_shares, rigid
+from swell.adopted import refuse_shares, rigid
+from swell.adopting import Adopter
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.picture import Owner, PodSeen
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import Resource
-from swell.errors import Rejected
+from swell.errors import Rejected, Unavailable
 from swell.model.job import JobId, JobSpec, Role
 from swell.model.resources import Resources
 from swell.store import JobRecord, NewJob
@@ -75,6 +76,7 @@ class World:
         self.made: dict[str, SimpleNamespace] = {}  # by key
         self.begun: set[JobId] = set()
         self.is_ours = True
+        self.failures: list[Exception] = []  # of what is to be recorded next
         self.resources = {"Job": Resource("batch", "v1", "jobs", "Job")}
         cluster, port = cast(Cluster, self), cast(Port, self)
         self.adopter = Adopter(port, cluster, self, self.begun.__contains__, dict, self, "our-store")
@@ -99,7 +101,7 @@ class World:
     def object(self, kind: str, namespace: str, name: str) -> object:
         return self.objects.get(name)
 
-    def has_object(self, uid: str, kind: str, namespace: str, name: str) -> bool:
+    def has_object(self, kind: str, namespace: str, name: str, *, uid: str) -> bool:
         return name in self.objects
 
     def get(self, resource: object, name: str, namespace: str) -> dict[str, Any]:
@@ -116,6 +118,8 @@ class World:
         return done([])
 
     def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str) -> Future[None]:
+        if self.failures:
+            raise self.failures.pop(0)
         return self.give_up(jobs, by=by, origin=origin)
 
     def give_up(self, jobs: Sequence[JobId], *, by: str, origin: str) -> Future[None]:
@@ -187,6 +191,18 @@ def test_a_pod_that_somebody_else_has_placed_is_no_job_of_ours_any_more() -> Non
     world.there = {"pod-0": bare(0, node="n1", document=None)}
     assert world.look() == {"kubernetes:pod-0": (1, "another scheduler")}
     assert world.look() == {"kubernetes:pod-0": (1, "another scheduler")}
+
+
+def test_what_was_deleted_before_it_began_is_cancelled_also_when_that_cannot_be_recorded_at_once() -> None:
+    """The disk was full at that moment, and nobody tried again."""
+    world = World()
+    world.there = {"pod-0": bare(0)}
+    world.look()
+    world.there = {}
+    world.failures = [Unavailable("the disk is full")]
+    with pytest.raises(Unavailable):
+        world.look()
+    assert world.look() == {"kubernetes:pod-0": (1, "kubectl")}
 
 
 def test_an_object_that_runs_as_a_job_of_another_server_is_left_alone() -> None:

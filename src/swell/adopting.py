@@ -9,23 +9,20 @@ server takes in by now (`intake.py`); should they be ours to take in again, they
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, Protocol
 
+from swell.adopted import read_object, read_pods, refuse_shares
 from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.objects import without_server_fields
+from swell.engines.kubernetes.life import uids
 from swell.engines.kubernetes.picture import SERVER, PodSeen
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import NotServed
 from swell.errors import NotFound, Rejected, SwellError
-from swell.manifests import Context, read_document
-from swell.manifests.metadata import SHARE
-from swell.model.job import Dimension, JobId, JobSpec, Role
+from swell.model.job import JobId, JobSpec
 from swell.podgroups import SETTLED_S, Group, PodGroups, group_of
 from swell.store import JobRecord, NewJob
 
@@ -38,7 +35,6 @@ LET_GO_S = 1.0  # so long what was deleted may go unnoticed
 BY = "kubectl"
 OTHER = "another scheduler"  # by whom a job is cancelled whose pods are not ours to place any more
 DELETED = "its job was deleted with `swell delete` before it had begun; create it again to run it"
-CONTEXT = Context(workdir="/", on_cluster=True)
 
 
 class Jobs(Protocol):
@@ -96,7 +92,7 @@ class Adopter(threading.Thread):
     def know(self, job: JobId, reference: Document) -> None:
         """It is this job."""
         self._references[job] = reference
-        self._taken |= dict.fromkeys(_uids(reference), job)
+        self._taken |= dict.fromkeys(uids(reference), job)
 
     # -- questions of other threads --------------------------------------------------------------------------------
 
@@ -178,7 +174,7 @@ class Adopter(threading.Thread):
                 self._taken |= dict.fromkeys(roots, None)
                 self._refusals |= dict.fromkeys(roots, str(refusal))
                 continue
-            if one is not None and not any(uid in self._taken for uid in _uids(one[1])):
+            if one is not None and not any(uid in self._taken for uid in uids(one[1])):
                 found.append(one)
         self._incomplete = incomplete
         return found
@@ -212,34 +208,31 @@ class Adopter(threading.Thread):
             elif record is not None:
                 self.know(record.id, reference)
             else:
-                self._taken |= dict.fromkeys(_uids(reference))
-                self._refusals |= dict.fromkeys(_uids(reference), DELETED)
+                self._taken |= dict.fromkeys(uids(reference))
+                self._refusals |= dict.fromkeys(uids(reference), DELETED)
 
     # -- what they ask for -----------------------------------------------------------------------------------------
 
     def _read(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
         """None: the engine has not seen it yet, or it is a job of another server."""
         if group.kind in ("Pod", "PodGroup"):
-            return _read_pods(group, pods)
+            return read_pods(group, pods)
         resource = self._cluster.resources.get(group.kind)
         if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
             return None
         document = self._port.get(resource, group.name, group.namespace)
         if (document["metadata"].get("annotations") or {}).get(SERVER, self._store) != self._store:
             return None
-        spec = read_document(document, replace(CONTEXT, priority_classes=self._priority_classes()))
-        return replace(rigid(group.kind, spec), is_held=False, retries=0), _reference(document)
+        return read_object(document, self._priority_classes())
 
     # -- what is gone ----------------------------------------------------------------------------------------------
 
     def _let_go(self) -> None:
         gone = [job for job, reference in self._references.items() if not self._is_there(reference)]
-        for job in gone:
-            for uid in _uids(self._references.pop(job)):
-                self._taken.pop(uid, None)
         waiting = [job for job in gone if not self._is_begun(job)]
         if waiting:
             self._jobs.cancel(waiting, by=BY, grace_s=None, origin=BY).result()
+        self._forget(gone)
 
     def _leave(self) -> None:
         """What another places, or takes in, is not ours any more; unless it has begun, then it is ours to the end."""
@@ -252,97 +245,20 @@ class Adopter(threading.Thread):
         if not left:
             return
         self._jobs.give_up(left, by=OTHER, origin=BY).result()
-        for job in left:
-            if not self._is_begun(job):
-                for uid in _uids(self._references.pop(job)):
-                    self._taken.pop(uid, None)
+        self._forget(job for job in left if not self._is_begun(job))
+
+    def _forget(self, jobs: Iterable[JobId]) -> None:
+        """Last: what could not be recorded is tried again."""
+        for job in jobs:
+            for uid in uids(self._references.pop(job)):
+                self._taken.pop(uid, None)
 
     def _is_placed(self, reference: Document) -> bool:
         is_plain = reference["kind"] == "Pods"
-        return is_plain and any(pod.node and not pod.has_ended for pod in self._cluster.pods(_uids(reference)))
+        return is_plain and any(pod.node and not pod.has_ended for pod in self._cluster.pods(uids(reference)))
 
     def _is_there(self, reference: Document) -> bool:
         metadata = reference["metadata"]
         if reference["kind"] == "Pods":
-            return any(not pod.is_deleting for pod in self._cluster.pods(_uids(reference)))
-        return self._cluster.has_object(metadata["uid"], reference["kind"], metadata["namespace"], metadata["name"])
-
-
-def refuse_shares(kind: str, spec: JobSpec) -> None:
-    """Which GPU a pod shares is a variable of its container, and nothing can be added to pods that are there."""
-    if kind != "PyTorchJob" and any(role.resources.is_share for role in spec.roles):
-        raise Rejected(
-            f"{SHARE} asks for a share of a GPU, which a {kind} can have only through `swell submit -f`: nothing can "
-            "be added to pods that kubectl has made; submit it, or leave the annotation out and ask for nvidia.com/gpu"
-        )
-
-
-def rigid(kind: str, spec: JobSpec) -> JobSpec:
-    """Nobody may change the size of pods, Jobs and JobSets while they exist, and what kubectl made is not ours."""
-    if kind == "PyTorchJob" or spec.array is not None or spec.width_max == spec.width_min:
-        return spec
-    note = (
-        f"it came by kubectl as a {kind}, whose size cannot be changed while it exists: it runs at {spec.width_min}, "
-        f"and the range {spec.width_min}..{spec.width_max} has no effect; to have it resized, delete it with kubectl "
-        "and submit it with `swell submit -f`"
-    )
-    return replace(spec, width_max=spec.width_min, notes=(*spec.notes, note))
-
-
-def _read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:
-    """In the order of their names, numbers by their value; pods that are alike are one role."""
-    ordered = sorted(pods, key=lambda pod: [_numbered(part) for part in re.split(r"(\d+)", pod.name)])
-    specs = [read_document(pod.document or {}, CONTEXT) for pod in ordered]
-    roles: list[Role] = []
-    for spec in specs:
-        [role] = spec.roles
-        if roles and (roles[-1].resources, roles[-1].rules) == (role.resources, role.rules):
-            roles[-1] = replace(roles[-1], count=roles[-1].count + 1)
-        else:
-            roles.append(role)
-    first = rigid("Pod", specs[0])
-    is_one = len(pods) == 1
-    spec = replace(
-        first,
-        name=group.name,
-        roles=tuple(roles),
-        dimension=first.dimension if is_one else Dimension.TASKS,
-        width_min=first.width_min if is_one else roles[0].count,
-        width_max=first.width_min if is_one else roles[0].count,
-        priority=max(spec.priority for spec in specs),
-        retries=0,
-    )
-    return spec, _pods_reference(group, ordered)
-
-
-def _numbered(part: str) -> tuple[int, str]:
-    return (int(part), "") if part.isdecimal() else (-1, part)
-
-
-def _reference(document: Document) -> Document:
-    metadata = {name: document["metadata"][name] for name in ("name", "namespace", "uid")}
-    return {"apiVersion": document["apiVersion"], "kind": document["kind"], "metadata": metadata}
-
-
-def _pods_reference(group: Group, pods: list[PodSeen]) -> Document:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pods",
-        "metadata": {"name": group.name, "namespace": group.namespace, "uid": pods[0].uid},
-        "pods": [{"name": pod.name, "uid": pod.uid, **_remade(pod)} for pod in pods],
-    }
-
-
-def _remade(pod: PodSeen) -> Document:
-    """What we make another from, should we have to take it away again: it is on disk before the pod is bound.
-
-    Of a pod with a controller nothing: that makes another by itself.
-    """
-    if pod.owner is not None or pod.document is None:
-        return {}
-    return {"document": without_server_fields(pod.document)}
-
-
-def _uids(reference: Document) -> list[str]:
-    pods = reference.get("pods")
-    return [reference["metadata"]["uid"]] if pods is None else [pod["uid"] for pod in pods]
+            return any(not pod.is_deleting for pod in self._cluster.pods(uids(reference)))
+        return self._cluster.has_object(reference["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"])

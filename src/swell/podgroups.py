@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from swell.engines.kubernetes.cluster import JOBSET_NAME, Cluster
+from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.kinds import KINDS
-from swell.engines.kubernetes.picture import POD_GROUP, PodSeen
+from swell.engines.kubernetes.picture import JOBSET_NAME, POD_GROUP, PodSeen
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.resources import NotServed
 from swell.errors import NotFound
@@ -62,9 +62,8 @@ class PodGroups:
         self._cluster = cluster
         self._is_taken = is_taken  #: is it of a job already?
         self._now = now
-        self._listed: dict[
-            str, tuple[float, dict[str, int]]
-        ] = {}  #: namespace → when its groups were listed, and those
+        #: Namespace → when its groups were listed, and how many of each start together.
+        self._listed: dict[str, tuple[float, dict[str, int]]] = {}
 
     def missing(self, group: Group, pods: list[PodSeen]) -> str | None:
         """Why those of a group that are not taken in yet wait for others; None: they need not."""

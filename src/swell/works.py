@@ -1,17 +1,13 @@
 """Which engine runs the tasks, and what starts and ends with it?
 
-On machines of our own: the worker of this machine, kept alive. On Kubernetes: the watches, and who keeps the logs.
+On machines of our own: the worker of this machine, kept alive. On Kubernetes: the watches, who keeps the logs, and,
+under a Lease, who takes in what kubectl applies, tells its users, and calls for nodes.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import socket
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,16 +33,14 @@ from swell.manifests import Manifest, is_in_cluster
 from swell.model.job import JobId, JobState
 from swell.model.reason import Reason
 from swell.planner import Shortage
-from swell.process import spawn_detached, wait_for_end
 from swell.standins import StandIns
 from swell.state import StateFolder
 from swell.store import JobRecord, Store
+from swell.supervisor import WorkerSupervisor
 from swell.telling import Scene, Teller
 
 log = logging.getLogger(__name__)
-WORKER_ENDS_S = 5.0
 CHECKPOINTS = "/checkpoints"  # in pods, where a volume that outlives them is mounted
-RESPAWN_S = 1.0  # a worker that dies at once is not started again faster than this
 LEASE_S = 20.0  # longer than a server that was killed keeps its Lease
 LOOK_AGAIN_S = 0.05
 FIRST_LIST_S = 60.0  # of a cluster with 50,000 pods takes some seconds
@@ -280,36 +274,3 @@ class ClusterWorks:
 
 def make_works(state: StateFolder, cluster: Cluster | None, store: Store, wake: Callable[[], None]) -> Works:
     return LocalWorks(state, wake) if cluster is None else ClusterWorks(state, cluster, store, wake)
-
-
-class WorkerSupervisor(threading.Thread):
-    """Keeps one worker alive on this machine. It is in a session of its own: it and its tasks outlive us."""
-
-    def __init__(self, state: StateFolder) -> None:
-        super().__init__(name="worker-supervisor", daemon=True)
-        self._state = state
-        self.is_closing = False
-
-    def close(self) -> None:
-        """A server that ends in order takes its worker along; tasks stay, and the next worker takes them up."""
-        self.is_closing = True
-        holder = self._state.lock_holder("worker")
-        if holder:
-            os.kill(holder, signal.SIGTERM)
-        self.join(WORKER_ENDS_S)
-
-    def run(self) -> None:
-        while not self.is_closing:
-            holder = self._state.lock_holder("worker")
-            if holder:
-                wait_for_end(holder)
-            else:
-                self._spawn().wait()
-            if not self.is_closing:
-                time.sleep(RESPAWN_S)
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        argv: list[Any] = [sys.executable, "-m", "swell.worker", "--state", str(self._state.root)]
-        if self._state.socket is not None:
-            argv += ["--socket", str(self._state.socket)]
-        return spawn_detached(argv, self._state.worker_log)

@@ -86,3 +86,17 @@ def pytorchjob(name: str, master: str, worker: str, *, workers: int, **options: 
         "metadata": {"name": name},
         "spec": {"runPolicy": {"cleanPodPolicy": "None"}, "pytorchReplicaSpecs": specs},
     }
+
+
+def elastic_pytorchjob(name: str, *, gpus_max: int, **options: Any) -> Object:
+    """Two pods with one GPU each; it may have from one GPU to so many, and is resized at once."""
+    made = pytorchjob(name, "true", "true", workers=1, gpus=1, **options)
+    made["metadata"]["annotations"] = {
+        "request": "1",
+        "limit": str(gpus_max),
+        "replicas": "2",
+        "swell.dev/resize": "immediate",
+    }
+    for replicas in made["spec"]["pytorchReplicaSpecs"].values():
+        replicas["restartPolicy"] = "OnFailure"
+    return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,3 +29,14 @@ def started(
         pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
     with Cluster(folder, kwok=kwok, kubelets=kubelets, gpus=gpus, operators=operators, images=images) as cluster:
         yield cluster
+
+
+def module_cluster(**options: Any) -> Any:
+    """A fixture, with the options of `started`: `cluster = module_cluster(kwok=2)`."""
+
+    @pytest.fixture(scope="module")
+    def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+        with started(tmp_path_factory.mktemp("cluster"), **options) as cluster:
+            yield cluster
+
+    return cluster

@@ -16,7 +16,7 @@ import pytest
 from .api import Object, Refused, condition
 from .cluster import Cluster
 from .jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
-from .starting import started
+from .starting import module_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -27,17 +27,8 @@ FIND = "until nc $MASTER_ADDR $MASTER_PORT </dev/null 2>/dev/null | grep hello; 
 ASK = f"{FIND}; echo $RANK of $WORLD_SIZE"
 SHOW = "trap 'echo asked to stop; exit 0' TERM; echo $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 1000 & wait"
 
-
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("simulated"), kwok=100) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("real"), kubelets=2, gpus=4, operators=("jobset", "training")) as cluster:
-        yield cluster
+simulated = module_cluster(kwok=100)
+real = module_cluster(kubelets=2, gpus=4, operators=("jobset", "training"))
 
 
 def test_a_hundred_simulated_nodes_are_ready(simulated: Cluster) -> None:

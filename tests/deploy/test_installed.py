@@ -14,7 +14,7 @@ import pytest
 from cluster.binaries import program
 from cluster.cluster import Cluster
 from cluster.images import name_of
-from cluster.starting import started
+from cluster.starting import module_cluster
 from server import SWELL
 
 from .chart import NAMESPACE, VARIANTS, Document
@@ -37,11 +37,7 @@ answer = connection.getresponse()
 print(answer.status, answer.read().decode())
 """
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("installed"), kubelets=1, images=("swell",)) as cluster:
-        yield cluster
+cluster = module_cluster(kubelets=1, images=("swell",))
 
 
 @pytest.fixture(scope="module", params=UIDS)

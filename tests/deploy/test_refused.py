@@ -17,7 +17,7 @@ from cluster.api import Object
 from cluster.cluster import Cluster
 from cluster.identity import Login, expired_token
 from cluster.jobs import ON_KWOK, job, jobset, pod, pytorchjob
-from cluster.starting import started
+from cluster.starting import module_cluster
 from server import Result
 
 from .acting import PATIENCE_S, Stage, acting
@@ -30,11 +30,7 @@ ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/swell-swell-run"
 MADE = "pods,services,secrets,jobs.batch"
 TAKE = Callable[[str, str], None]
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("refused"), kwok=2) as cluster:
-        yield cluster
+cluster = module_cluster(kwok=2)
 
 
 @pytest.fixture(scope="module")

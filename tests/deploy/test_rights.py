@@ -9,7 +9,7 @@ import pytest
 from cluster import jobs as kinds
 from cluster.api import Object, condition
 from cluster.cluster import Cluster
-from cluster.jobs import ON_KWOK, job, jobset, pod, pytorchjob
+from cluster.jobs import ON_KWOK, elastic_pytorchjob, job, jobset, pod, pytorchjob
 from cluster.starting import started
 from swell.engines.kubernetes.picture import DEVICE, RESERVATION, STAND_IN, TOTAL
 
@@ -203,16 +203,7 @@ def that_is_resized(stage: Stage) -> None:
     Its Secret and its Service have one more owner here, so that they are still there then.
     """
     gang = stage.server.start(*IMAGE, "--tasks", "2..3", "--resize", "immediate", "--", "sleep", "1h")
-    document = pytorchjob("elastic", "true", "true", workers=1, on=ON_KWOK, gpus=1)
-    document["metadata"]["annotations"] = {
-        "request": "1",
-        "limit": "4",
-        "replicas": "2",
-        "swell.dev/resize": "immediate",
-    }
-    for replicas in document["spec"]["pytorchReplicaSpecs"].values():
-        replicas["restartPolicy"] = "OnFailure"
-    [training] = stage.submit(in_ml(document))
+    [training] = stage.submit(in_ml(elastic_pytorchjob("elastic", gpus_max=4, on=ON_KWOK)))
     for one in (gang, training):
         stage.until(one, "running")
     keep_for(stage, f"-{gang}")

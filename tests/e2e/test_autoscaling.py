@@ -14,7 +14,8 @@ from cluster.api import Object, condition
 from cluster.cluster import Cluster
 from cluster.jobs import ON_KWOK, PODS, job, pod
 from cluster.kwok import add_nodes, render_nodes
-from cluster.starting import started
+from cluster.starting import module_cluster
+from onitscluster import server_on
 from server import Server
 from swell.engines.kubernetes.standins import make_stand_in
 from swell.model.placement import NODE_NAME, Company, Effect, Operator, Requirement, Rules, Term, Toleration
@@ -58,16 +59,13 @@ def standing(items: dict[str, Object]) -> list[Object]:
     return sorted(found, key=lambda one: (int(one["metadata"]["labels"][STAND_IN]), one["metadata"]["name"]))
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("autoscaling"), kwok=1) as cluster:
-        yield cluster
+cluster = module_cluster(kwok=1)
 
 
 @pytest.fixture
 def stage(cluster: Cluster, tmp_path: Path) -> Iterator[Stage]:
     """One node, with 8 GPUs; those of the pool are added."""
-    with Server(tmp_path, "--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig), gpus=None) as server:
+    with server_on(cluster, tmp_path) as server:
         yield Stage(cluster, server)
     for name in cluster.api.until(NODES, lambda _: True):
         if not name.startswith("kwok-"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import pytest
 
 from cluster.api import condition
 from cluster.cluster import Cluster
-from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob, template
-from cluster.starting import started
+from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, elastic_pytorchjob, job, jobset, pod, template
+from cluster.starting import module_cluster
+from onitscluster import module_server
 from server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -22,18 +22,8 @@ GROUP = "scheduling.x-k8s.io/pod-group"
 STATEFULSETS = "/apis/apps/v1/namespaces/default/statefulsets"
 Document = dict[str, Any]
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("cluster"), kwok=2, operators=("jobset", "training")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = ("--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig))
-    with Server(tmp_path_factory.mktemp("server"), *options, gpus=None) as server:
-        yield server
+cluster = module_cluster(kwok=2, operators=("jobset", "training"))
+server = module_server()
 
 
 def ours(document: Document) -> Document:
@@ -163,16 +153,7 @@ def test_a_group_that_cannot_fit_waits_whole_says_why_and_is_cancelled_with_its_
 def test_a_pytorchjob_with_a_range_is_given_what_is_free_and_gives_it_back_when_it_is_scaled(
     cluster: Cluster, server: Server
 ) -> None:
-    document = ours(pytorchjob("elastic", "true", "true", workers=1, on=ON_KWOK, gpus=1))
-    document["metadata"]["annotations"] = {
-        "request": "1",
-        "limit": "8",
-        "replicas": "2",
-        "swell.dev/resize": "immediate",
-    }
-    for replicas in document["spec"]["pytorchReplicaSpecs"].values():
-        replicas["restartPolicy"] = "OnFailure"
-    cluster.api.create(PYTORCHJOBS, document)
+    cluster.api.create(PYTORCHJOBS, ours(elastic_pytorchjob("elastic", gpus_max=8, on=ON_KWOK)))
     elastic = job_named(server, "elastic", "running")["id"]
     server.until_true(elastic, lambda found: found["width"] == 8, patience_s=PATIENCE_S)
 

@@ -14,6 +14,7 @@ from cluster.api import Object
 from cluster.cluster import Cluster
 from cluster.jobs import ON_KWOK, PODS, job, pod, pytorchjob
 from cluster.starting import started
+from onitscluster import module_server
 from server import Result, Server
 from swell.client.connection import path
 
@@ -35,11 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = ("--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig))
-    with Server(tmp_path_factory.mktemp("server"), *options, gpus=None) as server:
-        yield server
+server = module_server()
 
 
 def limit(cluster: Cluster, gpus: int) -> None:

@@ -15,7 +15,8 @@ import pytest
 
 from cluster.cluster import Cluster
 from cluster.jobs import ON_KWOK, PODS, pod
-from cluster.starting import started
+from cluster.starting import module_cluster
+from onitscluster import server_on
 from server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -24,16 +25,7 @@ PATIENCE_S = 60.0
 SHORT = {"sim/run-for": "1s"}
 Document = dict[str, Any]
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("cluster"), kwok=1) as cluster:
-        yield cluster
-
-
-def server_on(cluster: Cluster, folder: Path, *options: str) -> Server:
-    folder.mkdir()
-    return Server(folder, "--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig), *options, gpus=None)
+cluster = module_cluster(kwok=1)
 
 
 def apply(cluster: Cluster, name: str, *, namespace: str = "default", **options: Any) -> None:

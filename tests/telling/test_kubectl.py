@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ import pytest
 
 from cluster.cluster import Cluster
 from cluster.jobs import JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, jobset, pod, pytorchjob
-from cluster.starting import started
+from cluster.starting import module_cluster
+from onitscluster import module_server
 from server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -20,18 +20,8 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 SECRETS = "/api/v1/namespaces/default/secrets"
 EVENTS = "/api/v1/namespaces/default/events"
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("cluster"), kwok=2, operators=("training", "jobset")) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = ("--engine", "kubernetes", "--kubeconfig", str(cluster.kubeconfig))
-    with Server(tmp_path_factory.mktemp("swell"), *options) as server:
-        yield server
+cluster = module_cluster(kwok=2, operators=("training", "jobset"))
+server = module_server()
 
 
 def said(cluster: Cluster, name: str, *reasons: str) -> list[tuple[str, str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,17 +23,24 @@ Scope = dict[str, Any]
 
 
 class Refusals:
-    """So many lines a minute, of each and of all; after that only how many there were."""
+    """So many lines a minute, of each and of all; after that only how many there were.
+
+    Thread-safe: every opened door is served by a thread of its own.
+    """
 
     def __init__(self, log: logging.Logger, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._monotonic = monotonic
+        self._lock = threading.Lock()
         self._began = monotonic()
         self._count = 0
         self._written: Counter[str] = Counter()  #: by origin
 
     def note(self, origin: str, what: str) -> None:
-        now = self._monotonic()
+        with self._lock:
+            self._note(origin, what, self._monotonic())
+
+    def _note(self, origin: str, what: str, now: float) -> None:
         if now - self._began > WINDOW_S:
             if self._count > self._written.total():
                 self._log.warning("and %d more refusals", self._count - self._written.total())

@@ -33,8 +33,7 @@ def command(client: Client, job: str, output: str) -> int:
         if reason["next"]:
             print(f"  next: {reason['next']}")
     if document["ended_at"] is None and document["width_min"] == document["width_max"]:
-        for note in client.show(document["id"])["spec"].get(
-            "notes", ()
-        ):  # why it has no other; a server of before has none
+        spec = client.show(document["id"])["spec"]
+        for note in spec.get("notes", ()):  # why it has no other width; a server of before has none
             print(f"  note: {note}")
     return 0

@@ -16,7 +16,7 @@ from swell.model.resources import gpus_of
 from swell.planner.allow import counted
 from swell.planner.asking import asking
 from swell.planner.case import NAMES_SHOWN_MAX, Case, nearest
-from swell.planner.quotas import advice
+from swell.planner.clusterquota import advice
 from swell.planner.unsuitable import cannot_run_here, no_suitable_node
 
 NOT_YET_PLANNED = Reason(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from swell.model.reason import Code, Evidence, Reason
 from swell.planner.asking import Asking, asking
-from swell.planner.quotas import advice
+from swell.planner.clusterquota import advice
 
 
 def explain_record(code: Code, evidence: Evidence, kind: str = "", *, on_cluster: bool = False) -> Reason:

@@ -8,6 +8,7 @@ from swell.engines.kubernetes.objects import Group, ObjectSeen, Verdict
 from swell.engines.kubernetes.picture import ATTEMPT, Ended, Owner, PodSeen
 from swell.engines.kubernetes.wanted import Place, Seen, Wanted
 from swell.model.job import AttemptId
+from swell.model.launch import TaskSeen
 from swell.model.resources import Resources
 
 NOW = 1000.0
@@ -103,3 +104,18 @@ def make_seen(found: ObjectSeen | None, *pods: PodSeen, ranks: tuple[int | None,
 
 SUCCEEDED = Verdict(True, 995.0)
 FAILED = Verdict(False, 995.0, "JobFailed", "it failed")
+
+
+def alive(rank: int, started_at: float = 950.0) -> TaskSeen:
+    return TaskSeen(FIRST, rank, f"n{1 + rank % 2}", rank, started_at)
+
+
+def over(
+    rank: int, at: float, code: int | None, cause: str = "", problem: str = "", started_at: float = 950.0
+) -> TaskSeen:
+    return TaskSeen(FIRST, rank, f"n{1 + rank % 2}", rank, started_at, at, code, cause, problem)
+
+
+def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
+    """It ended when it began."""
+    return over(rank, NOW, None, cause, problem, started_at=NOW)

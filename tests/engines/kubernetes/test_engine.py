@@ -14,7 +14,7 @@ import pytest
 from cluster.api import Refused, condition
 from cluster.cluster import Cluster
 from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
-from cluster.starting import started
+from cluster.starting import module_cluster
 from swell.model.job import AttemptId
 
 from .driving import Drive
@@ -24,11 +24,7 @@ SECRETS = "/api/v1/namespaces/default/secrets"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("cluster"), kwok=4, operators=("jobset", "training")) as cluster:
-        yield cluster
+cluster = module_cluster(kwok=4, operators=("jobset", "training"))
 
 
 @pytest.fixture

@@ -8,43 +8,28 @@ import pytest
 
 from engines.kubernetes.pieces import (
     FAILED,
-    FIRST,
     NOW,
     SECOND,
     SUCCEEDED,
+    alive,
     ended,
     make_object,
     make_pod,
     make_seen,
     make_wanted,
+    never,
+    over,
     running,
 )
 from swell.engines.kubernetes.follow import follow
-from swell.engines.kubernetes.objects import Group, Verdict
-from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen, Restarted
+from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.sheet import Followed
-from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
-from swell.model.launch import TaskSeen
+from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 
 WANTED = make_wanted()
 BEGUN = make_wanted(has_begun=True)
 STOPPING = make_wanted(is_stopping=True, has_begun=True)
 GONE = make_seen(make_object(is_suspended=True))
-
-
-def alive(rank: int, started_at: float = 950.0) -> TaskSeen:
-    return TaskSeen(FIRST, rank, f"n{1 + rank % 2}", rank, started_at)
-
-
-def over(
-    rank: int, at: float, code: int | None, cause: str = "", problem: str = "", started_at: float = 950.0
-) -> TaskSeen:
-    return TaskSeen(FIRST, rank, f"n{1 + rank % 2}", rank, started_at, at, code, cause, problem)
-
-
-def never(rank: int, cause: str, problem: str = "") -> TaskSeen:
-    """It ended when it began."""
-    return over(rank, NOW, None, cause, problem, started_at=NOW)
 
 
 @pytest.mark.parametrize(
@@ -339,175 +324,3 @@ SECOND_WANTED = make_wanted(attempt=SECOND)
 )
 def test_pods_that_came_by_kubectl(what: str, wanted: Wanted, seen: Seen, remakes: bool, followed: Followed) -> None:
     assert follow(wanted, seen, Memory(), NOW, has_object=False, is_ours=False, remakes=remakes) == followed, what
-
-
-def test_an_attempt_that_was_given_up_says_why() -> None:
-    memory = Memory(unplaced="exceeded quota: team")
-    found = follow(WANTED, make_seen(make_object(), make_pod(0)), memory, NOW, has_object=True)
-    assert found == Followed((never(0, "not-placed", "exceeded quota: team"),))
-    first = make_seen(make_object(), ended(0), make_pod(1))
-    found = follow(WANTED, first, memory, NOW, has_object=True)
-    assert found == Followed((never(1, "not-placed", "exceeded quota: team"),)), "the end of another hides it"
-
-
-def test_an_attempt_whose_gpu_is_not_reserved_yet_says_so() -> None:
-    memory = Memory(held="GPU 0 of node n1 is being reserved")
-    found = follow(WANTED, make_seen(make_object(), make_pod(0), make_pod(1)), memory, NOW, has_object=True)
-    assert found == Followed(trouble="GPU 0 of node n1 is being reserved")
-
-
-LACKS = "insufficient privileges to read device list from NVIDIA_VISIBLE_DEVICES envvar"
-REFUSED = (
-    "; node n1 does not give a pod the GPU that NVIDIA_VISIBLE_DEVICES names (RuntimeClass: none, so the default); "
-    "allow it there (docs/gpus.md), or ask for whole GPUs"
-)
-SHARES = {"annotations": {ATTEMPT: str(FIRST), NUMBER: "gpu-0"}}
-
-
-@pytest.mark.parametrize(
-    ("what", "pod", "followed"),
-    [
-        (
-            "it is tried again",
-            make_pod(0, node="n1", waiting=f"StartError: {LACKS}", **SHARES),
-            Followed(trouble=f"pod train-worker-0: StartError: {LACKS}{REFUSED}"),
-        ),
-        (
-            "it has ended",
-            ended(0, 128, "StartError", LACKS, **SHARES),
-            Followed((over(0, 990.0, None, "not-placed", f"StartError: {LACKS}{REFUSED}"),), is_finished=True),
-        ),
-    ],
-)
-def test_a_node_that_refuses_a_shared_gpu_is_named(what: str, pod: PodSeen, followed: Followed) -> None:
-    assert follow(make_wanted(1), make_seen(None, pod), Memory(), NOW, has_object=False) == followed, what
-
-
-LANES = {0: Place("n1", (), 0), 1: Place("n2", (), 0)}
-ARRAY = make_wanted(places=LANES, is_array=True, indices="0-9", has_begun=True)
-JOB = make_object("Job", groups=(Group("", 10, 0),))
-
-
-@pytest.mark.parametrize(
-    ("what", "wanted", "seen", "followed"),
-    [
-        (
-            "some are done, some run, one will be tried again",
-            ARRAY,
-            make_seen(JOB, ended(0), ended(1, 1), running(3, node="n2"), make_pod(4)),
-            Followed(
-                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 3, "n2", 1, 950.0)), in_use=(1,), left=8
-            ),
-        ),
-        (
-            "its Job is still in the last attempt, which has done one",
-            replace(ARRAY, attempt=SECOND, indices="1-9", has_begun=False),
-            make_seen(replace(JOB, is_suspended=True), ended(0)),
-            Followed(left=9),
-        ),
-        (
-            "what the last attempt has done is not told again",
-            replace(ARRAY, indices="1-9"),
-            make_seen(JOB, ended(0), running(1, node="n1")),
-            Followed((TaskSeen(FIRST, 1, "n1", 0, 950.0),), in_use=(0,), left=8),
-        ),
-        (
-            "one was given up",
-            ARRAY,
-            make_seen(replace(JOB, failed_indexes="1"), ended(1, 1, node="n1")),
-            Followed((TaskSeen(FIRST, 1, "n1", 0, 950.0, 990.0, 1),), left=9),
-        ),
-        (
-            "all are done",
-            replace(ARRAY, indices="0"),
-            make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
-            Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
-        ),
-        (
-            "all are done, and the pod of one is gone",
-            replace(ARRAY, indices="0-1"),
-            make_seen(replace(JOB, verdict=SUCCEEDED), ended(0)),
-            Followed(
-                (TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0), TaskSeen(FIRST, 1, "n2", 0, NOW, NOW, 0)),
-                is_finished=True,
-            ),
-        ),
-        (
-            "it failed for good while one ran and before the last had begun",
-            replace(ARRAY, indices="0-3"),
-            make_seen(replace(JOB, verdict=FAILED), ended(0), ended(1, 1, node="n1"), running(2)),
-            Followed(
-                (
-                    TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),
-                    TaskSeen(FIRST, 1, "n1", 0, 950.0, 990.0, 1),
-                    replace(never(2, "stopped"), lane=0),
-                    replace(never(3, "stopped"), lane=0, node="n1"),
-                ),
-                in_use=(0,),
-            ),
-        ),
-        (
-            "it failed for good and its pods are gone",
-            replace(ARRAY, indices="0-1"),
-            make_seen(replace(JOB, verdict=FAILED)),
-            Followed(
-                (
-                    TaskSeen(FIRST, 0, "n1", 0, NOW, 995.0, None, "", "it failed"),
-                    replace(never(1, "stopped"), lane=0),
-                ),
-                is_finished=True,
-            ),
-        ),
-        (
-            "somebody else has suspended it",
-            ARRAY,
-            make_seen(replace(JOB, is_suspended=True), ended(0)),
-            Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), left=9, suspended="Job team/train"),
-        ),
-        (
-            "somebody has deleted it: which of them had ended before is told already",
-            replace(ARRAY, indices="0-1"),
-            make_seen(None),
-            Followed((never(0, "deleted"), replace(never(1, "deleted"), lane=0)), left=2),
-        ),
-        (
-            "it was stopped",
-            replace(ARRAY, is_stopping=True),
-            make_seen(replace(JOB, is_suspended=True), ended(0)),
-            Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
-        ),
-    ],
-)
-def test_an_array(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
-    assert follow(wanted, seen, Memory(), NOW, has_object=True) == followed, what
-
-
-BACK_OFF = "CrashLoopBackOff: back-off 40s restarting failed container"
-ONCE = "pod train-worker-0 keeps ending: begun again once, the last time after exit code 1"
-THRICE = "pod train-worker-0 keeps ending: begun again 3 times, the last time after exit code "
-
-
-@pytest.mark.parametrize(
-    ("what", "pod", "trouble"),
-    [
-        ("it was begun again, and runs", running(0, restarted=Restarted(1, 1, "Error", 990.0)), ""),
-        ("and has ended once more", running(0, waiting=BACK_OFF, restarted=Restarted(1, 1, "Error", None)), ONCE),
-        ("it waits to be begun", running(0, waiting=BACK_OFF, restarted=Restarted(3, 1, "Error", None)), f"{THRICE}1"),
-        ("it was begun a moment ago", running(0, restarted=Restarted(3, 1, "Error", 990.0)), f"{THRICE}1"),
-        (
-            "it needs more memory than it may have",
-            running(0, restarted=Restarted(3, 137, "OOMKilled", None)),
-            f"{THRICE}137 (OOMKilled)",
-        ),
-        (
-            "it did its work, and is made to do it again",
-            running(0, restarted=Restarted(3, 0, "Completed", None)),
-            f"{THRICE}0",
-        ),
-        ("it has run for ten minutes since", running(0, restarted=Restarted(3, 1, "Error", 399.0)), ""),
-        ("it has ended for good", ended(0, 1, restarted=Restarted(3, 1, "Error", None)), ""),
-    ],
-)
-def test_a_pod_that_keeps_ending_is_trouble_although_it_runs(what: str, pod: PodSeen, trouble: str) -> None:
-    found = follow(BEGUN, make_seen(make_object(), pod, running(1)), Memory(), NOW, has_object=True)
-    assert found == Followed((alive(0), alive(1)), trouble=trouble), what

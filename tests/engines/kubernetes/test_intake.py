@@ -72,8 +72,12 @@ class World:
 class NoList(Port):
     """As somebody sees the API server who may not list Leases."""
 
+    is_denied = True
+
     def list(self, selection: Selection) -> Page:
-        raise Denied(f"our role lacks the verb 'list' on {selection.resource}")
+        if self.is_denied:
+            raise Denied(f"our role lacks the verb 'list' on {selection.resource}")
+        return super().list(selection)
 
 
 @pytest.fixture
@@ -166,6 +170,20 @@ def test_a_server_that_may_not_list_leases_has_its_own_namespace_and_the_oldest_
         f"this server takes in what kubectl applies in namespace 'ml' only: it may not list {LEASES} in all of them",
     ]
     denied.close()
+
+
+def test_a_server_whose_right_to_list_leases_is_taken_away_takes_in_nothing(world: World, server: ApiServer) -> None:
+    """It began with its own namespace, which the oldest took in as well: no Lease said otherwise."""
+    world.join("a")
+    port = NoList(access_to(server), answer_s=5.0)
+    port.is_denied = False
+    limited = Server(port, "ml", world.clock)
+    world.servers.append(limited)
+    world.live(30)
+    port.is_denied = True
+    world.live(60)
+    assert not limited.takes
+    port.close()
 
 
 def test_a_lease_of_an_older_version_is_labelled_when_it_is_taken(world: World) -> None:

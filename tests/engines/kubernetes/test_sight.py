@@ -35,7 +35,7 @@ class Watched:
     def objects_of_job(self, key: tuple[str, str]) -> list[ObjectSeen]:
         return [self._found] if self._found is not None and (self._found.store, self._found.job) == key else []
 
-    def pods_of_object(self, kind: str, namespace: str, name: str, uid: str) -> list[PodSeen]:
+    def pods_of_object(self, kind: str, namespace: str, name: str, *, uid: str) -> list[PodSeen]:
         return [pod for pod in self._pods if pod.owner is not None and pod.owner.uid == uid]
 
     def pods_of_job(self, key: tuple[str, str]) -> list[PodSeen]:
@@ -66,6 +66,18 @@ def test_an_answer_older_than_the_watch_is_forgotten() -> None:
     life.memory.fresh = make_object(version="5", is_suspended=True)
 
     assert (look(life, make_object(version="6")).object, life.memory.fresh) == (make_object(version="6"), None)
+
+
+def test_a_look_of_who_makes_no_calls_neither_forgets_an_answer_nor_sees_what_is_bound_meanwhile() -> None:
+    """The controller's thread forgot an answer that had come since it began to look, and met pods half bound."""
+    life = Life(make_wanted(), OURS)
+    life.memory.fresh = make_object(version="5", is_suspended=True)
+    life.memory.bound["pod-0"] = "n1"
+    now = life.at_this_moment()
+    del life.memory.bound["pod-0"]
+
+    assert look(now, make_object(version="6")).object == make_object(version="6")
+    assert (life.memory.fresh, now.memory.bound) == (make_object(version="5", is_suspended=True), {"pod-0": "n1"})
 
 
 def test_what_we_have_deleted_is_on_its_way_out_whatever_the_watch_shows() -> None:

@@ -32,7 +32,7 @@ By = Annotated[Visitor, Depends(visitor_of)]
 
 def genai_router(services: Services) -> APIRouter:
     router = APIRouter()
-    for add in (_add_manager, _add_changes, _add_reads, _add_monitor):
+    for add in (_add_manager, _add_changes, _add_reports, _add_reads, _add_monitor):
         add(router, services)
     return router
 
@@ -85,14 +85,48 @@ async def _scale(services: Services, visitor: Visitor, job: JobRecord) -> bool:
 
 
 def _add_changes(router: APIRouter, services: Services) -> None:
-    pace = Pace()
-
     @router.post("/add_job")
     async def add_job(body: Body, visitor: By) -> Response:
         visitor.refuse_jobs("adding a record")
         record = new_record(body, services.now())
         await Ledger(services, visitor).add(record)
         return Json({"message": "Job added", "job": record}, 201)
+
+    @router.put("/increment_restarts")
+    async def increment_restarts(body: Body, visitor: By) -> Response:
+        need(body, ("job_name",))
+        ledger = Ledger(services, visitor)
+        job = ledger.job(text(body, "job_name"))
+        if job is not None:
+            raise Conflict(
+                f"Swell counts the restarts of job {job.id} ({job.name}) by itself: {max(0, job.attempts - 1)}; "
+                f"to start it again: swell requeue {job.id}"
+            )
+        return await ledger.change(body, lambda known: known | {"restarts": known["restarts"] + 1})
+
+    @router.put("/update_job")
+    async def update_job(body: Body, visitor: By) -> Response:
+        need(body, ("job_name",))
+        ledger = Ledger(services, visitor)
+        job = ledger.job(text(body, "job_name"))
+        told = {field: value for field, value in body.items() if field != "job_name"}
+        if job is None:
+            return await ledger.change(body, lambda known: merged(known, told))
+        return await ledger.note(job, told)
+
+    @router.delete("/delete_job")
+    async def delete_job(body: Body, visitor: By) -> Response:
+        need(body, ("job_name",))
+        visitor.refuse_jobs("deleting a record")
+        await Ledger(services, visitor).delete(text(body, "job_name"))
+        return Json({"message": "Job deleted"})
+
+
+# -- job metadata: what jobs tell of themselves --------------------------------------------------------------------
+
+
+def _add_reports(router: APIRouter, services: Services) -> None:
+    pace = Pace()
 
     @router.put("/update_last_checkpoint")
     async def update_last_checkpoint(body: Body, visitor: By) -> Response:
@@ -124,35 +158,6 @@ def _add_changes(router: APIRouter, services: Services) -> None:
             else f"job {job.id} ({job.name}) is {job.state}, and Swell sees by itself when it completes; "
             f"to end it: swell cancel {job.id}"
         )
-
-    @router.put("/increment_restarts")
-    async def increment_restarts(body: Body, visitor: By) -> Response:
-        need(body, ("job_name",))
-        ledger = Ledger(services, visitor)
-        job = ledger.job(text(body, "job_name"))
-        if job is not None:
-            raise Conflict(
-                f"Swell counts the restarts of job {job.id} ({job.name}) by itself: {max(0, job.attempts - 1)}; "
-                f"to start it again: swell requeue {job.id}"
-            )
-        return await ledger.change(body, lambda known: known | {"restarts": known["restarts"] + 1})
-
-    @router.put("/update_job")
-    async def update_job(body: Body, visitor: By) -> Response:
-        need(body, ("job_name",))
-        ledger = Ledger(services, visitor)
-        job = ledger.job(text(body, "job_name"))
-        told = {field: value for field, value in body.items() if field != "job_name"}
-        if job is None:
-            return await ledger.change(body, lambda known: merged(known, told))
-        return await ledger.note(job, told)
-
-    @router.delete("/delete_job")
-    async def delete_job(body: Body, visitor: By) -> Response:
-        need(body, ("job_name",))
-        visitor.refuse_jobs("deleting a record")
-        await Ledger(services, visitor).delete(text(body, "job_name"))
-        return Json({"message": "Job deleted"})
 
 
 def _report(visitor: Visitor, job: JobRecord, body: dict[str, Any]) -> Report:

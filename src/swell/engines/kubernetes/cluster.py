@@ -12,31 +12,21 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from swell.engines.kubernetes.failures import Unauthorized
 from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import (
-    JOB,
-    POD_GROUP,
-    RESERVATION,
-    STAND_IN,
-    STORE,
-    NodeSeen,
-    PodSeen,
-    read_node,
-    read_pod,
-)
+from swell.engines.kubernetes.picture import JOBSET_NAME, NodeSeen, PodSeen, read_node, read_pod
+from swell.engines.kubernetes.podindex import Index, JobKey, PodIndex
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource, not_served
 from swell.errors import Denied, SwellError
 
 log = logging.getLogger(__name__)
-JobKey = tuple[str, str]  # store, job
-JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+K = TypeVar("K")
 LOOK_FOR_KINDS_S = 30.0  # an operator may be installed while we run
 ASK_AGAIN_S = 0.2
 CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
@@ -51,15 +41,7 @@ class Cluster:
         self._port = port
         self._changed = changed
         self._lock = threading.RLock()
-        self._pods: dict[str, PodSeen] = {}
-        self._by_job: dict[JobKey, set[str]] = defaultdict(set)
-        self._by_owner: dict[str, set[str]] = defaultdict(set)
-        self._by_set: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self._by_group: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self._by_node: dict[str, set[str]] = defaultdict(set)
-        self._reserving: dict[str, set[str]] = defaultdict(set)
-        self._stand_ins: dict[str, set[str]] = defaultdict(set)
-        self._waiting: dict[str, PodSeen] = {}
+        self._pods = PodIndex()
         self._objects: dict[tuple[str, str, str], ObjectSeen] = {}
         self._objects_by_job: dict[JobKey, set[tuple[str, str, str]]] = defaultdict(set)
         self._nodes: dict[str, NodeSeen] = {}
@@ -171,35 +153,37 @@ class Cluster:
             return [self._objects[one] for one in sorted(self._objects_by_job.get(key, ()))]
 
     def pods_of_job(self, key: JobKey) -> list[PodSeen]:
-        return self._sorted(self._by_job, key)
+        return self._sorted(self._pods.by_job, key)
 
     def jobs_of(self, store: str) -> set[int]:
         """Those that something here carries the labels of."""
         with self._lock:
-            keys = [*self._by_job, *self._objects_by_job]
+            keys = [*self._pods.by_job, *self._objects_by_job]
         return {int(job) for its_store, job in keys if its_store == store and job.isdecimal()}
 
     def stand_ins(self, store: str) -> list[PodSeen]:
-        return self._sorted(self._stand_ins, store)
+        return self._sorted(self._pods.stand_ins, store)
 
-    def pods_of_object(self, kind: str, namespace: str, name: str, uid: str) -> list[PodSeen]:
+    def pods_of_object(self, kind: str, namespace: str, name: str, *, uid: str) -> list[PodSeen]:
         """Also of one that is gone, as long as the garbage collector has not reached them."""
-        return self._sorted(self._by_set, (namespace, name)) if kind == "JobSet" else self._sorted(self._by_owner, uid)
+        if kind == "JobSet":
+            return self._sorted(self._pods.by_set, (namespace, name))
+        return self._sorted(self._pods.by_owner, uid)
 
     def pods_of_group(self, namespace: str, name: str) -> list[PodSeen]:
         """Those with the label of a pod group, whoever made or places them."""
-        return self._sorted(self._by_group, (namespace, name))
+        return self._sorted(self._pods.by_group, (namespace, name))
 
     def pods(self, uids: Iterable[str]) -> list[PodSeen]:
         with self._lock:
-            return [self._pods[uid] for uid in uids if uid in self._pods]
+            return self._pods.of(uids)
 
     def pods_on(self, node: str) -> list[PodSeen]:
-        return self._sorted(self._by_node, node)
+        return self._sorted(self._pods.by_node, node)
 
     def reservations(self, store: str) -> list[PodSeen]:
         """The pods that keep GPUs for those who share them."""
-        return self._sorted(self._reserving, store)
+        return self._sorted(self._pods.reserving, store)
 
     def root(self, pod: PodSeen) -> str:
         """The uid of what we take for a job: an object of a kind that we read, or the pod itself."""
@@ -211,9 +195,9 @@ class Cluster:
     def waiting_pods(self) -> list[PodSeen]:
         """Those that came by kubectl and are to be placed by us."""
         with self._lock:
-            return list(self._waiting.values())
+            return list(self._pods.waiting.values())
 
-    def has_object(self, uid: str, kind: str, namespace: str, name: str) -> bool:
+    def has_object(self, kind: str, namespace: str, name: str, *, uid: str) -> bool:
         found = self.object(kind, namespace, name)
         return found is not None and found.uid == uid and not found.is_deleting
 
@@ -221,9 +205,9 @@ class Cluster:
         with self._lock:
             return dict(self._nodes)
 
-    def _sorted(self, index: dict[Any, set[str]], key: Any) -> list[PodSeen]:
+    def _sorted(self, index: Index[K], key: K) -> list[PodSeen]:
         with self._lock:
-            found = [self._pods[uid] for uid in index.get(key, ())]
+            found = self._pods.of(index.get(key, ()))
         return sorted(found, key=lambda pod: (pod.created_at, pod.uid))
 
     # -- changes, from the reflectors' threads ---------------------------------------------------------------------
@@ -238,45 +222,12 @@ class Cluster:
                         touched.append(pod)
                         nodes.add(pod.node)
                 if change.before is not None:
-                    self._drop(change.before)
+                    self._pods.drop(change.before)
                 if change.after is not None:
-                    self._keep(change.after)
+                    self._pods.keep(change.after)
         nodes.discard("")
         if touched:
             self._changed(touched, (), nodes)
-
-    def _keep(self, pod: PodSeen) -> None:
-        self._pods[pod.uid] = pod
-        if pod.document is not None and not pod.has_ended and not pod.is_deleting:
-            self._waiting[pod.uid] = pod
-        for index, key in self._keys(pod):
-            index[key].add(pod.uid)
-
-    def _drop(self, pod: PodSeen) -> None:
-        self._pods.pop(pod.uid, None)
-        self._waiting.pop(pod.uid, None)
-        for index, key in self._keys(pod):
-            found = index.get(key)
-            if found is not None:
-                found.discard(pod.uid)
-                if not found:
-                    del index[key]
-
-    def _keys(self, pod: PodSeen) -> Iterable[tuple[dict[Any, set[str]], Any]]:
-        if JOB in pod.labels:
-            yield self._by_job, (pod.labels.get(STORE, ""), pod.labels[JOB])
-        if RESERVATION in pod.labels:
-            yield self._reserving, pod.labels.get(STORE, "")
-        if STAND_IN in pod.labels:
-            yield self._stand_ins, pod.labels.get(STORE, "")
-        if pod.owner is not None:
-            yield self._by_owner, pod.owner.uid
-        if JOBSET_NAME in pod.labels:
-            yield self._by_set, (pod.namespace, pod.labels[JOBSET_NAME])
-        if POD_GROUP in pod.labels:
-            yield self._by_group, (pod.namespace, pod.labels[POD_GROUP])
-        if pod.node and not pod.has_ended:
-            yield self._by_node, pod.node
 
     def _objects_changed(self, changes: tuple[Change[ObjectSeen], ...]) -> None:
         with self._lock:

@@ -156,10 +156,10 @@ class KubernetesEngine:
 
     def _report(self, life: Life, nodes: dict[NodeId, NodeSeen], tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
         wanted = life.wanted
-        memory = replace(life.memory, met=dict(life.memory.met))  # a pod that is met from now on was not seen here
-        seen = self._sight.look(life, nodes)
+        now = life.at_this_moment()
+        seen = self._sight.look(now, nodes)
         kind = {"has_object": life.has_object, "is_ours": life.is_ours, "remakes": life.remakes}
-        found = follow(wanted, seen, memory, self._now(), **kind)
+        found = follow(wanted, seen, now.memory, self._now(), **kind)
         for task in found.tasks:
             known = life.reported.get(task.index)
             if known is None or (known.ended_at is None) != (task.ended_at is None):
@@ -209,7 +209,9 @@ class KubernetesEngine:
     def pod_of(self, attempt: AttemptId, index: int) -> PodSeen | None:
         """The one that runs a task now; None: there is none."""
         life = self._lives.find(attempt)
-        return None if life is None else self._sight.look(life, self.cluster.nodes()).staying.get(index)
+        if life is None:
+            return None
+        return self._sight.look(life.at_this_moment(), self.cluster.nodes()).staying.get(index)
 
     # -- what has changed, from the reflectors' threads -------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.picture import PodSeen
@@ -18,6 +17,7 @@ def follow_array(sheet: Sheet) -> Followed:
     found = seen.object
     verdict = found.verdict if found is not None and found.attempt == wanted.attempt else None
     given_up = IndexSet.parse(found.failed_indexes) if found is not None and found.failed_indexes else ()
+    indices = IndexSet.parse(wanted.indices)  # without those that earlier attempts have done
     lanes = lanes_in_use(wanted, seen, sheet.memory)
     tasks = list(_indices(sheet, lanes, given_up, is_over=verdict is not None))
     if verdict is not None:
@@ -25,18 +25,16 @@ def follow_array(sheet: Sheet) -> Followed:
     elif sheet.is_deleted:
         # Its pods go with it, also those whose end was told before: who has heard of that does not listen again.
         ended = {task.index for task in tasks if task.ended_at is not None}
-        left = [index for index in IndexSet.parse(wanted.indices) if index not in ended]
-        tasks += (replace(sheet.end(index, None, CAUSE_DELETED, sheet.memory.kind), lane=0) for index in left)
+        left = [index for index in indices if index not in ended]
+        tasks += (sheet.end(index, None, CAUSE_DELETED, sheet.memory.kind, lane=0) for index in left)
     if sheet.memory.unplaced:
-        lowest = next(iter(IndexSet.parse(wanted.indices)))
-        tasks.append(replace(sheet.end(lowest, None, CAUSE_NOT_PLACED, sheet.memory.unplaced), lane=0))
+        tasks.append(sheet.end(next(iter(indices)), None, CAUSE_NOT_PLACED, sheet.memory.unplaced, lane=0))
     is_still = not sheet.alive and not sheet.may_make_pods
-    indices = IndexSet.parse(wanted.indices)
     begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and _is_begun(rank, pod, given_up)}
-    not_begun = 0 if verdict is not None or wanted.is_stopping else len(indices) - len(begun)
-    in_use = tuple(sorted(lanes.values()))
     is_over = verdict is not None or wanted.is_stopping
-    return Followed(tuple(tasks), is_over and is_still, sheet.trouble, in_use, max(0, not_begun), sheet.suspended)
+    not_begun = 0 if is_over else len(indices) - len(begun)
+    in_use = tuple(sorted(lanes.values()))
+    return Followed(tuple(tasks), is_over and is_still, sheet.trouble, in_use, not_begun, sheet.suspended)
 
 
 def _is_begun(rank: int, pod: PodSeen, given_up: IndexSet | tuple[()]) -> bool:
@@ -50,12 +48,12 @@ def _array_judged(sheet: Sheet, verdict: Verdict, tasks: list[TaskSeen]) -> Iter
     yield from ended.values()
     left = [index for index in IndexSet.parse(sheet.wanted.indices) if index not in ended]
     if verdict.is_success:
-        yield from (replace(sheet.end(index, None, "", code=0), lane=0) for index in left)
+        yield from (sheet.end(index, None, "", code=0, lane=0) for index in left)
         return
     if left and not any(_is_failure(task) for task in ended.values()):
         cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
         yield with_end(sheet.task(left.pop(0), None, lane=0), verdict.at, None, cause, verdict.message)
-    yield from (replace(sheet.end(index, None, CAUSE_STOPPED), lane=0) for index in left)
+    yield from (sheet.end(index, None, CAUSE_STOPPED, lane=0) for index in left)
 
 
 def _indices(
@@ -72,7 +70,7 @@ def _indices(
         elif pod.phase == "Succeeded":
             yield with_end(sheet.task(rank, pod, lane=lane), end.at, 0, "")
         elif rank in given_up or is_over:
-            yield replace(sheet.pod_end(rank, pod), lane=lane)
+            yield sheet.pod_end(rank, pod, lane=lane)
 
 
 def _is_failure(task: TaskSeen) -> bool:

@@ -16,7 +16,7 @@ from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
-from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, SHARE_MIB, STORE, PodSeen
+from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, SHARE_MIB, STORE, PodSeen, labelled_job
 from swell.engines.kubernetes.port import PatchKind, Port
 from swell.engines.kubernetes.resources import CLAIMS, PODS, SECRETS, SERVICES, STORAGE_CLASSES, Resource
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
@@ -112,22 +112,14 @@ class Hands:
                 return self._port.create(resource, {**document, "metadata": metadata}, namespace)
             except AlreadyExists:
                 there = self._port.get(resource, tried, namespace)
-                if self._is_of(there, wanted.attempt.job):
+                whose = labelled_job(there["metadata"].get("labels") or {}, self.store)
+                if whose == wanted.attempt.job:
                     return there
-                if self._is_left_over(there):
+                if whose is not None and not self._is_active(whose):  # left over
                     uid = there["metadata"]["uid"]
                     self._port.delete(resource, tried, namespace, propagation="Background", uid=uid)
                     raise Conflict(f"{resource} {namespace}/{tried} of an ended job is being removed first") from None
         raise AlreadyExists(f"{resource} {namespace}/{name} and {name}-{wanted.attempt.job} exist and are not ours")
-
-    def _is_of(self, document: Document, job: int) -> bool:
-        labels = document["metadata"].get("labels") or {}
-        return labels.get(STORE) == self.store and labels.get(JOB) == str(job)
-
-    def _is_left_over(self, document: Document) -> bool:
-        labels = document["metadata"].get("labels") or {}
-        job = labels.get(JOB, "")
-        return labels.get(STORE) == self.store and job.isdecimal() and not self._is_active(int(job))
 
     def _change(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
         found = _found(seen)
@@ -150,7 +142,11 @@ class Hands:
         resource = self._cluster.resources[found.kind]
         # Not one of the same name that was made since.
         body = _merged({"metadata": {"uid": found.uid}}, patch)
-        memory.fresh = kind.read(self._port.patch(resource, found.name, body, found.namespace))
+        try:
+            memory.fresh = kind.read(self._port.patch(resource, found.name, body, found.namespace))
+        except NotFound:
+            memory.fresh = None  # the watch, too, may have missed that it came and went
+            raise
 
     def _remove(self, found: ObjectSeen, memory: Memory) -> None:
         if found.uid in memory.deleted:

@@ -81,11 +81,12 @@ class Intake:
         now = self._tried_at = self._monotonic()
         try:
             leases = self._port.list(Selection(LEASES, labels=",".join(f"{k}={v}" for k, v in LABELS.items()))).items
-        except Denied:
-            self.may_list, leases = False, ()
         except SwellError as error:
-            log.info("which servers take in what kubectl applies is not known: %s", error)
-            return
+            is_told = self.may_list and self._looked_at > float("-inf")  # our Lease says that we take in everything
+            if is_told or not isinstance(error, Denied):
+                log.info("which servers take in what kubectl applies is not known: %s", error)
+                return
+            self.may_list, leases = False, ()
         with self._lock:
             self._looked_at = now
             self._judge(self._living(leases, now), now)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.life import Life, uids
-from swell.engines.kubernetes.picture import JOB, SCHEDULER, STORE, PodSeen
+from swell.engines.kubernetes.picture import SCHEDULER, PodSeen, labelled_job
 from swell.engines.kubernetes.wanted import Wanted
 from swell.model.cluster import DeviceId, NodeId
 from swell.model.job import AttemptId
@@ -162,10 +162,7 @@ class Lives:
 
     def whose(self, pod: PodSeen, root: str) -> AttemptId | None:
         """None: of no attempt that is there."""
-        if pod.labels.get(STORE) == self._store and pod.scheduler == SCHEDULER:
-            job = pod.labels.get(JOB, "")
-            return self._by_job.get(int(job)) if job.isdecimal() else None
-        return self._by_uid.get(root)
+        return self._attempt_of(pod.labels if pod.scheduler == SCHEDULER else {}, root)
 
     def seats_on(self, node: NodeId) -> Counter[AttemptId]:
         """How many pods of each attempt were planned there."""
@@ -183,10 +180,8 @@ class Lives:
         return {device for place in places if place.node == node for device in place.devices}
 
     def _attempt_of(self, labels: Mapping[str, str], root: str) -> AttemptId | None:
-        job = labels.get(JOB, "")
-        if labels.get(STORE) == self._store and job.isdecimal():
-            return self._by_job.get(int(job))
-        return self._by_uid.get(root)
+        job = labelled_job(labels, self._store)
+        return self._by_uid.get(root) if job is None else self._by_job.get(job)
 
 
 def _nodes(life: Life) -> set[NodeId]:

@@ -7,6 +7,7 @@ documents that the API server has checked.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -34,6 +35,7 @@ RESERVATION = "swell.dev/reservation"  # label of pods that keep a GPU for those
 NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
 STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
+JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"  # label of coscheduling and Fluence: pods that start together
 KEPT_LABELS = (
     JOB,
@@ -44,7 +46,7 @@ KEPT_LABELS = (
     INDEX,
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/replica-index",
-    "jobset.sigs.k8s.io/jobset-name",
+    JOBSET_NAME,
     "jobset.sigs.k8s.io/replicatedjob-name",
     "jobset.sigs.k8s.io/job-index",
     POD_GROUP,
@@ -134,6 +136,15 @@ class NodeSeen:
     gpu_memory_mib: int  #: of each GPU; 0: the node does not say
     gpu_model: str
     has_address: bool = True  #: without one nobody can ask its kubelet for logs: it is simulated, or just joining
+
+
+def labelled_job(labels: Mapping[str, str], store: str) -> int | None:
+    """Which of a store's jobs something says that it is of; None: of none."""
+    return parse_number(labels.get(JOB, "")) if labels.get(STORE) == store else None
+
+
+def parse_number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def parse_attempt(text: str) -> AttemptId | None:

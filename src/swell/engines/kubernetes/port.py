@@ -19,8 +19,8 @@ from swell.engines.kubernetes.exchange import ANSWER_S, Exchange, Guard, Stream,
 from swell.engines.kubernetes.failures import Ask, Expired
 from swell.engines.kubernetes.pool import CONNECTIONS_MAX
 from swell.engines.kubernetes.resources import (
-    ACCESS_REVIEWS,
     PODS,
+    SUBJECT_REVIEWS,
     TOKEN_REVIEWS,
     Resource,
     group_path,
@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 PAGE = 500  # what client-go asks for at once: some megabytes of pods
 LISTS_MAX = 3  # a list that expires between its pages three times is too large for the API server's memory
-REVIEWS = (TOKEN_REVIEWS.group, ACCESS_REVIEWS.group)  # these are created to ask something, and nothing stays
+REVIEWS = (TOKEN_REVIEWS.group, SUBJECT_REVIEWS.group)  # these are created to ask something, and nothing stays
 LOG_SILENCE_S = 600.0  # a program may say nothing for long; whoever follows asks again from where it was
 
 
@@ -241,7 +241,7 @@ class Port:
         }
         self.create(PODS, body, namespace, pod, "binding")
 
-    # -- who may what ----------------------------------------------------------------------------------------------
+    # -- who is who ------------------------------------------------------------------------------------------------
 
     def review_token(self, token: str, audiences: Sequence[str] = ()) -> Document:
         """The review's status: `authenticated`, and `user` with name and groups where it is."""
@@ -249,19 +249,6 @@ class Port:
         body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": spec}
         status: Document = self.create(TOKEN_REVIEWS, body)["status"]
         return status
-
-    def may(self, verb: str, resource: Resource, namespace: str | None = None, subresource: str | None = None) -> bool:
-        """Do our roles allow this? Nothing is tried."""
-        attributes = {
-            "verb": verb,
-            "group": resource.group,
-            "resource": resource.plural,
-            "namespace": namespace,
-            "subresource": subresource,
-        }
-        spec = {"resourceAttributes": _given(attributes)}
-        body = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
-        return bool(self.create(ACCESS_REVIEWS, body)["status"]["allowed"])
 
     # -- many at once ----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from swell.engines.kubernetes.resources import PRIORITY_CLASSES
 from swell.errors import SwellError
 
 log = logging.getLogger(__name__)
-FRESH_S = 5.0  # a submission asks; a burst of them asks once
+FRESH_S = 1.0  # a burst of submissions asks once; one right after a class was made must find it
 
 
 class PriorityClasses:

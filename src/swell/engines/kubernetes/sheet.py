@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import Ended, PodSeen
 from swell.engines.kubernetes.reservations import refusal
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.launch import CAUSE_EVICTED, CAUSE_MEMORY, CAUSE_STOPPED, CAUSE_TIME_LIMIT, TaskSeen
@@ -99,31 +99,42 @@ class Sheet:
         return alive[-1] if alive else pods[-1] if pods else None
 
     def task(self, rank: int, pod: PodSeen | None, *, lane: int | None = None) -> TaskSeen:
-        place = self.wanted.places.get(rank)
+        """`lane`: of an array; None: a gang's ranks are their lanes."""
+        lane = rank if lane is None else lane
+        place = self.wanted.places.get(lane) or self.wanted.draining.get(lane)
         node = pod.node if pod is not None and pod.node else place.node if place is not None else self.wanted.nodes[0]
         seen_at = None if pod is None else pod.started_at
         started_at = self.memory.started.get(rank, self.now) if seen_at is None else seen_at
-        return TaskSeen(self.wanted.attempt, rank, node, rank if lane is None else lane, started_at)
+        return TaskSeen(self.wanted.attempt, rank, node, lane, started_at)
 
     def end(
-        self, rank: int, pod: PodSeen | None, cause: str, problem: str = "", *, code: int | None = None
+        self,
+        rank: int,
+        pod: PodSeen | None,
+        cause: str,
+        problem: str = "",
+        *,
+        code: int | None = None,
+        lane: int | None = None,
     ) -> TaskSeen:
-        task = self.task(rank, pod)
+        task = self.task(rank, pod, lane=lane)
         at = self.now if pod is None or pod.ended is None or not pod.ended.at else pod.ended.at
         return with_end(task, max(at, task.started_at), code, cause, problem)
 
-    def pod_end(self, rank: int, pod: PodSeen) -> TaskSeen:
-        end = pod.ended
-        assert end is not None
+    def pod_end(self, rank: int, pod: PodSeen, *, lane: int | None = None) -> TaskSeen:
+        assert pod.ended is not None
+        cause, problem = self._cause(pod, pod.ended)
+        return self.end(rank, pod, cause, problem, code=pod.ended.exit_code, lane=lane)
+
+    def _cause(self, pod: PodSeen, end: Ended) -> tuple[str, str]:
+        """And what is said of it."""
         if pod.is_disrupted or end.reason == "Evicted":
-            return self.end(rank, pod, CAUSE_EVICTED, end.message or BY_REQUEST, code=end.exit_code)
+            return CAUSE_EVICTED, end.message or BY_REQUEST
         if end.reason == "OOMKilled":
-            return self.end(rank, pod, CAUSE_MEMORY, end.message, code=end.exit_code)
+            return CAUSE_MEMORY, end.message
         if end.reason in DEADLINES:
-            return self.end(rank, pod, CAUSE_TIME_LIMIT, end.message, code=end.exit_code)
-        if self.wanted.is_stopping:
-            return self.end(rank, pod, "" if end.exit_code == 0 else CAUSE_STOPPED, code=end.exit_code)
-        return self.end(rank, pod, "", code=end.exit_code)
+            return CAUSE_TIME_LIMIT, end.message
+        return (CAUSE_STOPPED if self.wanted.is_stopping and end.exit_code != 0 else ""), ""
 
 
 def with_end(task: TaskSeen, at: float, code: int | None, cause: str, problem: str = "") -> TaskSeen:

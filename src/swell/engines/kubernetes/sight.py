@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.kinds import KINDS
-from swell.engines.kubernetes.life import Life, is_there, parse_number, uids
+from swell.engines.kubernetes.life import Life, is_there, uids
 from swell.engines.kubernetes.numbering import number
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import RANK, NodeSeen, PodSeen
+from swell.engines.kubernetes.picture import RANK, NodeSeen, PodSeen, parse_number
 from swell.engines.kubernetes.wanted import Seen
 from swell.model.cluster import NodeId
 
@@ -19,12 +20,16 @@ Document = dict[str, Any]
 
 
 class Sight:
-    """What the watches show, or what the API server has answered since."""
+    """What the watches show, or what the API server has answered since.
+
+    Thread-safe, for a life at one moment: a look writes what it finds into the memory it is given.
+    """
 
     def __init__(self, cluster: Cluster, store: str, namespace: Callable[[Document], str]) -> None:
         self._cluster = cluster
         self._store = store
         self._namespace = namespace  #: that a manifest is for
+        self._numbering = threading.Lock()  #: two that look at once must not give a pod two numbers
 
     def look(self, life: Life, nodes: Mapping[NodeId, NodeSeen]) -> Seen:
         present = frozenset(place.node for place in life.wanted.places.values() if is_there(nodes, place.node))
@@ -38,9 +43,12 @@ class Sight:
             found = replace(found, is_deleting=True)
         memory.kind = f"{found.kind} {found.namespace}/{found.name}"
         kind = KINDS[found.kind]
-        pods = self._cluster.pods_of_object(found.kind, found.namespace, found.name, found.uid)
+        pods = self._cluster.pods_of_object(found.kind, found.namespace, found.name, uid=found.uid)
         ranked = tuple((kind.rank(pod, found), pod) for pod in pods)
-        return Seen(found, number(ranked, life.wanted, memory) if found.kind == "Job" else ranked, present)
+        if found.kind == "Job":
+            with self._numbering:
+                ranked = number(ranked, life.wanted, memory)
+        return Seen(found, ranked, present)
 
     def _newest(self, life: Life) -> ObjectSeen | None:
         found, fresh = self._object_of(life), life.memory.fresh
@@ -68,7 +76,7 @@ class Sight:
             return self._made(life)
         metadata = life.document["metadata"]
         return self._cluster.pods_of_object(
-            life.document["kind"], metadata["namespace"], metadata["name"], metadata["uid"]
+            life.document["kind"], metadata["namespace"], metadata["name"], uid=metadata["uid"]
         )
 
     def _made(self, life: Life) -> list[PodSeen]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, read_object, read_verdict
-from swell.engines.kubernetes.picture import INDEX, RANK, PodSeen
+from swell.engines.kubernetes.picture import INDEX, RANK, PodSeen, parse_number
 from swell.engines.kubernetes.template import fill_template, gpus_of
 
 Document = dict[str, Any]
@@ -63,4 +63,4 @@ class JobKind:
 
     def rank(self, pod: PodSeen, seen: ObjectSeen) -> int | None:
         text = pod.annotations.get(INDEX) or pod.labels.get(INDEX) or pod.annotations.get(RANK)
-        return int(text) if text is not None and text.isdecimal() else None
+        return parse_number(text or "")
