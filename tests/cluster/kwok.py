@@ -2,7 +2,8 @@
 
 A pod runs until `sim/run-for` ("5s") is over and succeeds, or until `sim/fail-after` is over and fails with code 1.
 Without either it runs for ever, unless its command is `sleep 5s`; a running pod may be given one later. One that is
-deleted is gone at once, or after the time that `sim/linger` says.
+deleted is gone at once, or after the time that `sim/linger` says. One with `sim/refuse` is refused by its node, as a
+kubelet refuses what it has no GPU left for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from .processes import Process, Word, free_port
 
 LEASE_S = 40  # must stay below the controller manager's grace for nodes: with 200 every node is lost after 50 s
 MARK = {"kwok.x-k8s.io/node": "fake"}
-SUCCEED, FAIL, LINGER = "sim/run-for", "sim/fail-after", "sim/linger"
+SUCCEED, FAIL, LINGER, REFUSE = "sim/run-for", "sim/fail-after", "sim/linger", "sim/refuse"
+NO_GPU = "phase: Failed\nreason: OutOfnvidia.com/gpu\nmessage: Node didn't have enough resource\n"
 COMMAND = ".spec.containers.[0].command"
 KEPT_STAGES = (
     "node/fast/node-initialize",
@@ -105,11 +107,18 @@ def render_stages() -> list[Any]:
     folder = module_file("kwok", "kustomize/stage")
     stages = [yaml.safe_load((folder / f"{name}.yaml").read_text()) for name in KEPT_STAGES]
     complete = yaml.safe_load((folder / "pod/fast/pod-complete.yaml").read_text())
+    ready = next(stage for stage in stages if stage["metadata"]["name"] == "pod-ready")
+    refusal = copy.deepcopy(ready)
+    refusal["metadata"]["name"] = "pod-refuse"
+    refusal["spec"]["selector"]["matchExpressions"].append(_exists(REFUSE))
+    refusal["spec"]["next"]["statusTemplate"] = NO_GPU
+    ready["spec"]["selector"]["matchExpressions"].append({**_exists(REFUSE), "operator": "DoesNotExist"})
     deletion = next(stage for stage in stages if stage["metadata"]["name"] == "pod-delete")
     deletion["spec"]["delay"] = {"durationMilliseconds": 0, "durationFrom": {"expressionFrom": _annotation(LINGER)}}
     sleeps = {"key": f"{COMMAND}.[0]", "operator": "In", "values": ["sleep"]}
     return [
         *stages,
+        refusal,
         _ending(complete, "pod-complete", _exists(SUCCEED), _annotation(SUCCEED)),
         _ending(complete, "pod-fail", _exists(FAIL), _annotation(FAIL), failed=True),
         _ending(complete, "pod-sleep", sleeps, f"{COMMAND}.[1]"),

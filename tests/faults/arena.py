@@ -13,22 +13,31 @@ from typing import Any
 
 from cluster.api import Refused
 from cluster.cluster import Cluster
-from cluster.kwok import SUCCEED
+from cluster.kwok import SUCCEED, render_nodes
 from swell.client import Client
 from swell.client.connection import path
 from swell.client.embedded import ensure_server, stop_server
-from swell.errors import SwellError
+from swell.client.job import ENDED, Job
+from swell.errors import Conflict, SwellError
 from swell.state import StateFolder
 
-from .history import Recorder
-from .judge import Outage, case_of
+from .history import PodSighting, Recorder
+from .judge import Outage, case_of, end_of
 from .proxy import Proxy
 from .workload import PATHS, Case
 
+NODES = 3
+GPU_MIB = 16384  # of each GPU
 ENDS_S = 240.0  # within this everything has ended, once nothing disturbs any more
 CLEARED_S = 90.0
 LOOK_S = 0.2
-LEFTOVERS = (*PATHS.values(), "/api/v1/namespaces/default/services", "/api/v1/namespaces/default/secrets")
+LEFTOVERS = (
+    *PATHS.values(),
+    "/api/v1/namespaces/default/services",
+    "/api/v1/namespaces/default/secrets",
+    "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+)
+OWN_LEASE = "swell"  # of the one server, as long as it is there
 
 
 class Arena:
@@ -39,6 +48,12 @@ class Arena:
         self.recorder = Recorder(cluster.api)
         self.outages: list[Outage] = []
         self.taken: set[str] = set()  # cases whose object was deleted, uids of pods that were
+        self.problems: list[str] = []
+        self.jobs: list[Job] = []  # as they were at the end
+        self.is_calm, self.is_closed = threading.Event(), threading.Event()
+        self.nodes = render_nodes(NODES, labels={"nvidia.com/gpu.memory": str(GPU_MIB)})
+        for node in self.nodes:
+            cluster.api.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"metadata": node["metadata"]})
         self.state = StateFolder(folder / "state")
         self.state.prepare()
         kubeconfig = self.proxy.write_kubeconfig(folder / "kubeconfig")
@@ -46,6 +61,7 @@ class Arena:
         ensure_server(self.state)
 
     def close(self) -> None:
+        self.is_closed.set()
         self.proxy.stop_meddling()
         with contextlib.suppress(SwellError):
             stop_server(self.state)
@@ -86,17 +102,54 @@ class Arena:
                 time.sleep(LOOK_S)
         raise AssertionError(f"seed {self.seed}: {what} was never accepted: {problem}")
 
-    def end_when_running(self, case: Case) -> None:
-        """Of an endless one: as soon as all of its pods run, they are told to end."""
-        until = time.monotonic() + ENDS_S
-        while True:
-            there = [one for one in self.recorder.history.latest().values() if case_of(one.name, (case,))]
-            if len(there) == case.tasks and all(one.phase == "Running" and not one.is_deleting for one in there):
-                break
-            assert time.monotonic() < until, f"{case} does not run: {there}"
+    # -- what people do with it ------------------------------------------------------------------------------------
+
+    def job(self, name: str) -> dict[str, Any] | None:
+        """None: nobody knows it yet, or nobody can be asked."""
+        try:
+            return Client(self.state).job(name).document
+        except (SwellError, OSError):
+            return None
+
+    def has_ended(self, name: str) -> bool:
+        job = self.job(name)
+        return job is not None and job["state"] in ENDED
+
+    def until(self, name: str, is_so: Callable[[dict[str, Any]], bool], patience_s: float = ENDS_S) -> bool:
+        """False: it has ended without, or it takes too long."""
+        until = time.monotonic() + patience_s
+        while (job := self.job(name)) is None or not is_so(job):
+            if time.monotonic() > until or (job is not None and job["state"] in ENDED):
+                return False
             time.sleep(LOOK_S)
-        for one in there:
-            self.cluster.api.patch(f"{PATHS['Pod']}/{one.name}", {"metadata": {"annotations": {SUCCEED: "0s"}}})
+        return True
+
+    def ask(self, name: str, change: Callable[[Client], object]) -> None:
+        """Repeated until it is done; what was done already, or of one that has ended, is a conflict."""
+
+        def once() -> None:
+            with contextlib.suppress(Conflict):
+                change(Client(self.state))
+
+        self._patiently(once, f"what is asked of {name}")
+
+    def let_end(self, case: Case) -> None:
+        """Of an endless one: as soon as all of its pods run they are told to end, until it has ended."""
+        until = time.monotonic() + ENDS_S
+        while not self.has_ended(case.name) and time.monotonic() < until:
+            there = [one for one in self.pods_of(case) if one.phase == "Running" and not one.is_deleting]
+            if len(there) == case.tasks:
+                self.mark_to_end(there)
+            time.sleep(LOOK_S)
+
+    def pods_of(self, case: Case) -> list[PodSighting]:
+        return [one for one in self.recorder.history.latest().values() if case_of(one.name, (case,))]
+
+    def mark_to_end(self, pods: Sequence[PodSighting]) -> None:
+        for one in pods:
+            note = {"metadata": {"uid": one.uid, "annotations": {SUCCEED: "0s"}}}
+            with contextlib.suppress(OSError, Refused):  # it is gone, or the next look does it
+                self.cluster.api.patch(f"{PATHS['Pod']}/{one.name}", note)
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
@@ -125,20 +178,27 @@ class Arena:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def await_ends(self, cases: Sequence[Case]) -> dict[str, list[str]]:
-        """By name the states of its jobs, when all have ended or after a long while."""
+        """By name how its jobs have ended, when all have or after a long while."""
         client = Client(self.state)
         until = time.monotonic() + ENDS_S
         while True:
-            jobs = client.jobs(all=True, all_users=True)
+            self.jobs = jobs = client.jobs(all=True, all_users=True)
             known = {job.name for job in jobs}
             expected = {case.name for case in cases if not self._was_taken_early(case)}
             if (expected <= known and all(job.has_ended for job in jobs)) or time.monotonic() > until:
                 ends: dict[str, list[str]] = {}
                 for job in jobs:
-                    why = "" if job.has_ended else f" ({(job.document['reason'] or {}).get('message', '')})"
-                    ends.setdefault(job.name, []).append(job.state + why)
+                    ends.setdefault(job.name, []).append(self._end(job, case_of(job.name, cases)))
                 return ends
             time.sleep(LOOK_S)
+
+    def _end(self, job: Job, case: Case | None) -> str:
+        if not job.has_ended:
+            return f"{job.state} ({(job.document['reason'] or {}).get('message', '')})"
+        if case is None or job.state != "succeeded":
+            return job.state
+        width = Client(self.state).show(job.id)["attempts"][-1]["width"]
+        return end_of(case, job.state, width, job.document["progress"]["epochs_done"])
 
     def _was_taken_early(self, case: Case) -> bool:
         """Were all of its pods taken away before Swell could know of them?"""
@@ -167,8 +227,8 @@ class Arena:
         for collection in LEFTOVERS:
             for item in self.cluster.api.get(collection)["items"]:
                 name = item["metadata"]["name"]
-                is_ours = "swell.dev/store" in (item["metadata"].get("labels") or {})
-                if is_ours or case_of(name, cases):
+                is_ours = not {"swell.dev/store", "swell.dev/lease"}.isdisjoint(item["metadata"].get("labels") or {})
+                if (is_ours and name != OWN_LEASE) or case_of(name, cases):
                     found.append(f"{collection.rsplit('/', 1)[1]}/{name}")
         return found
 
@@ -180,7 +240,6 @@ class Customer(threading.Thread):
         super().__init__(name="customer", daemon=True)
         self._arena = arena
         self._cases = cases
-        self.problem = ""
 
     def run(self) -> None:
         for pause_s, case in self._cases:
@@ -188,4 +247,4 @@ class Customer(threading.Thread):
             try:
                 self._arena.bring(case)
             except AssertionError as error:
-                self.problem = str(error)
+                self._arena.problems.append(str(error))

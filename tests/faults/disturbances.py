@@ -2,61 +2,66 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-import threading
 import time
 from collections.abc import Callable
 
 from cluster.api import Object, Refused, condition
-from cluster.kwok import add_nodes, render_nodes
+from cluster.jobs import ON_KWOK
+from cluster.jobs import pod as make_pod
+from cluster.kwok import REFUSE, SUCCEED, add_nodes, render_nodes
 from engines.kubernetes.wire import Request
 
 from .arena import Arena
 from .history import PodSighting
-from .proxy import Act, Lose, Meddling, Refuse, bound_pod, is_bind, is_watch
+from .kills import FIRES_S, counter, killed, killed_at_a_bind, killed_at_a_resize
+from .proxy import Before, Lose, Meddling, Refuse, bound_pod, is_bind, is_watch
 from .workload import PATHS
 
 Disturbance = Callable[[Arena, random.Random], str]
 NODES = "/api/v1/nodes"
-FIRES_S = 6.0  # a trap that nothing has stepped into by then is given up
 COLLECTED_S = 75.0  # by then the garbage collector has removed the pods of a node that is gone
 
 
-def killed(arena: Arena, lots: random.Random) -> str:
-    with arena.outage("killed"):
-        arena.kill()
-        time.sleep(lots.uniform(0.0, 1.5))
-        arena.revive()
-    return "Swell was killed"
+def with_rival(arena: Arena, lots: random.Random) -> str:
+    """Another scheduler is faster: it gives the room to a pod of its own, and the node refuses ours."""
+    count, seconds = lots.randint(1, 3), lots.uniform(1.0, 5.0)
+
+    def act(request: Request) -> None:
+        pods = arena.recorder.history.latest().values()
+        pod = next((one for one in pods if one.name == bound_pod(request) and one.gpus), None)
+        if pod is None:
+            return
+        node, notes = request.document["target"]["name"], {SUCCEED: f"{seconds:.1f}s"}
+        rival = make_pod(f"rival-{pod.uid}", "true", on=ON_KWOK, gpus=pod.gpus, annotations=notes, nodeName=node)
+        with contextlib.suppress(OSError, Refused):
+            arena.cluster.api.patch(f"{PATHS['Pod']}/{pod.name}", {"metadata": {"annotations": {REFUSE: "true"}}})
+            arena.cluster.api.create(PATHS["Pod"], rival)
+
+    is_it = counter(is_bind, count)
+    arena.proxy.meddle(lambda request: Before(lambda: act(request)) if is_it(request) else None, FIRES_S)
+    arena.hinder("rival", FIRES_S + seconds)
+    return f"another scheduler takes the room of bind {count} for {seconds:.1f} s"
 
 
-def killed_at_a_bind(arena: Arena, lots: random.Random) -> str:
-    count, is_done = lots.randint(1, 4), lots.random() < 0.5
-    with arena.outage("killed at a bind"):
-        fired = kill_at_bind(arena, count, is_done=is_done).wait(FIRES_S)
-        arena.kill()
-        time.sleep(lots.uniform(0.0, 1.0))
-        arena.revive()
-    return f"Swell was killed at bind {count} ({'done' if is_done else 'not done'}, {fired})"
+def bound_by_another(arena: Arena, lots: random.Random) -> str:
+    """Another scheduler is faster: it binds our pod itself, to a node that is cordoned."""
+    count = lots.randint(1, 3)
+    [aside] = render_nodes(1, prefix="aside")
+    if aside["metadata"]["name"] not in arena.recorder.history.nodes:
+        add_nodes(arena.cluster.api, [{**aside, "spec": {"unschedulable": True}}])
+    target = {"apiVersion": "v1", "kind": "Node", "name": aside["metadata"]["name"]}
 
+    def act(request: Request) -> None:
+        with contextlib.suppress(OSError, Refused):
+            body = {**request.document, "target": target}
+            arena.cluster.api.create(f"{PATHS['Pod']}/{bound_pod(request)}/binding", body)
 
-def kill_at_bind(arena: Arena, count: int, *, is_done: bool, patience_s: float = FIRES_S) -> threading.Event:
-    """Sets the trap: the bind of that number is the last thing it asks for. The event: it was."""
-    fired = threading.Event()
-    binds = [0]
-
-    def act() -> None:
-        arena.kill()
-        fired.set()
-
-    def rule(request: Request) -> Meddling | None:
-        if not is_bind(request) or fired.is_set():
-            return None
-        binds[0] += 1
-        return Act(act, is_done) if binds[0] == count else None
-
-    arena.proxy.meddle(rule, patience_s)
-    return fired
+    is_it = counter(is_bind, count)
+    arena.proxy.meddle(lambda request: Before(lambda: act(request)) if is_it(request) else None, FIRES_S)
+    arena.hinder("another scheduler", FIRES_S)
+    return f"another scheduler binds the pod of bind {count} elsewhere"
 
 
 def without_api_server(arena: Arena, lots: random.Random) -> str:
@@ -81,8 +86,7 @@ def without_etcd(arena: Arena, lots: random.Random) -> str:
 
 def without_node(arena: Arena, lots: random.Random) -> str:
     """For a moment, so that its pods survive it, or until the garbage collector has removed them."""
-    nodes = render_nodes(len(arena.recorder.history.nodes))
-    node = lots.choice(nodes)
+    node = lots.choice(arena.nodes)
     seconds = lots.uniform(0.0, 4.0) if lots.random() < 0.8 else COLLECTED_S
     with arena.outage("node"):
         arena.cluster.api.delete(f"{NODES}/{node['metadata']['name']}")
@@ -95,7 +99,7 @@ def without_node(arena: Arena, lots: random.Random) -> str:
 
 
 def with_unready_node(arena: Arena, lots: random.Random) -> str:
-    name = lots.choice(sorted(arena.recorder.history.nodes))
+    name = lots.choice(arena.nodes)["metadata"]["name"]
     seconds = lots.uniform(0.2, 4.0)
     with arena.outage("node not ready"):
         _set_ready(arena, name, "False")
@@ -228,4 +232,9 @@ DISTURBANCES: tuple[Disturbance, ...] = (
     storm,
     lost_answers,
     failing_binds,
+    with_rival,
+    with_rival,
+    bound_by_another,
+    killed_at_a_resize,
+    killed_at_a_resize,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster.api import Api, Object, Refused
+from cluster.kwok import REFUSE
 
 PAUSE_S = 0.1
 LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/replica-index",
@@ -31,6 +32,10 @@ class PodSighting:
     cpus_milli: int
     is_deleting: bool = False
     is_gone: bool = False
+    is_refused: bool = False  #: by its node, which has nothing left for it
+    reserves: bool = False  #: keeps a GPU for those who share it
+    gpu: str = ""  #: the one it shares, or reserves; empty: none, or it is not known yet
+    share_mib: int = 0  #: how much of that GPU is its own
 
     @property
     def has_ended(self) -> bool:
@@ -39,7 +44,7 @@ class PodSighting:
     @property
     def holds(self) -> bool:
         """Does it hold room on its node?"""
-        return bool(self.node) and not self.has_ended and not self.is_gone
+        return bool(self.node) and not (self.has_ended or self.is_gone or self.is_refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class NodeSighting:
     name: str
     gpus: int
     cpus_milli: int
+    gpu_mib: int = 0  #: of each GPU; 0: it does not say
 
 
 @dataclass
@@ -76,12 +82,17 @@ def read_pod(document: Object, at: float) -> PodSighting:
         gpus=sum(int(one.get("nvidia.com/gpu", 0)) for one in requests),
         cpus_milli=sum(_milli(one.get("cpu", "0")) for one in requests),
         is_deleting="deletionTimestamp" in metadata,
+        is_refused=REFUSE in annotations,
+        reserves="swell.dev/reservation" in labels,
+        gpu=annotations.get("swell.dev/gpu", ""),
+        share_mib=int(annotations.get("swell.dev/gpu-memory-mib", 0)),
     )
 
 
 def read_node(document: Object) -> NodeSighting:
-    room = document["status"].get("allocatable") or {}
-    return NodeSighting(document["metadata"]["name"], int(room.get("nvidia.com/gpu", 0)), _milli(room.get("cpu", "0")))
+    room, labels = document["status"].get("allocatable") or {}, document["metadata"].get("labels") or {}
+    gpus, cpus_milli = int(room.get("nvidia.com/gpu", 0)), _milli(room.get("cpu", "0"))
+    return NodeSighting(document["metadata"]["name"], gpus, cpus_milli, int(labels.get("nvidia.com/gpu.memory", 0)))
 
 
 def _milli(text: str) -> int:

@@ -2,12 +2,13 @@
 
 lost           a job that did not end as it would have without faults, or that Swell does not know
 doubled        two pods of one rank at once, pods of two attempts of a job at once, a job accepted twice
-over-committed a node with more bound to it than it has
+over-committed a node with more bound to it than it has, whoever has bound it; a GPU shared beyond its memory
 half bound     a gang of which some are bound and others not, for longer than it may take
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,10 +41,9 @@ def judge(
     `ends`: the states of the jobs that Swell has under a case's name. `taken`: what somebody else than Swell deleted:
     objects, by the name of their case, and pods, by their uid.
     """
-    pods = [one for one in history.pods if case_of(one.name, cases) is not None]
-    problems = [*overcommitted(pods, history.nodes)]
+    problems = [*overcommitted(history.pods, history.nodes)]
     for case in cases:
-        mine = [one for one in pods if case_of(one.name, (case,)) is not None]
+        mine = [one for one in history.pods if case_of(one.name, (case,)) is not None]
         problems += wrong_ends(case, mine, ends.get(case.name, ()), taken)
         problems += doubled(case, mine)
         problems += half_bound(case, mine, outages) if case.is_gang else ()
@@ -66,7 +66,14 @@ def expected_end(case: Case, pods: Sequence[PodSighting], taken: Container[str])
     """Of pods that nobody makes again, one that is taken away is the end of the job, as whoever did it has meant."""
     ended = {one.uid for one in pods if one.has_ended}
     is_taken = any(one.uid in taken and one.uid not in ended for one in pods)
-    return "cancelled" if case.is_bare_by_kubectl and is_taken else case.end
+    is_over = case.is_bare_by_kubectl and is_taken
+    return "cancelled" if is_over else end_of(case, case.end, case.width, case.epochs)
+
+
+def end_of(case: Case, state: str, width: int, epochs: float | None) -> str:
+    """Of a width and of epochs it is told where they are not left open."""
+    words = [state, *([f"at width {width}"] if case.width else [])]
+    return " ".join([*words, *([f"after {epochs:g} epochs"] if case.epochs and epochs is not None else [])])
 
 
 def overcommitted(pods: Sequence[PodSighting], nodes: Mapping[str, NodeSighting]) -> Iterator[str]:
@@ -77,11 +84,30 @@ def overcommitted(pods: Sequence[PodSighting], nodes: Mapping[str, NodeSighting]
         if node is None or node.name in told:
             continue
         mine = [one for one in there.values() if one.holds and one.node == node.name]
-        gpus, cpus_milli = sum(one.gpus for one in mine), sum(one.cpus_milli for one in mine)
-        if gpus > node.gpus or cpus_milli > node.cpus_milli:
+        gpus, cpus_milli, most_mib = gpus_of(mine), sum(one.cpus_milli for one in mine), most_shared_mib(mine)
+        if gpus > node.gpus or cpus_milli > node.cpus_milli or most_mib > node.gpu_mib:
             told.add(node.name)
             names = sorted(one.name for one in mine)
-            yield f"{node} holds {gpus} GPUs and {cpus_milli} mCPU of {names} at {mine[-1].at:.1f}"
+            shared = f", of one GPU {most_mib} MiB" if most_mib else ""
+            yield f"{node} holds {gpus} GPUs and {cpus_milli} mCPU{shared} of {names} at {mine[-1].at:.1f}"
+
+
+def gpus_of(pods: Sequence[PodSighting]) -> int:
+    """Whole ones, and those that are shared: by what reserves them, or, where that was taken away, by their users.
+
+    A reservation that does not say yet which GPU it has may have that of one that was taken away.
+    """
+    whole = sum(one.gpus for one in pods if not one.reserves)
+    reserved = sum(one.reserves for one in pods)
+    return whole + max(reserved, len({one.gpu for one in pods if one.gpu}))
+
+
+def most_shared_mib(pods: Sequence[PodSighting]) -> int:
+    """Of one GPU."""
+    shared: Counter[str] = Counter()
+    for one in pods:
+        shared[one.gpu] += one.share_mib
+    return max(shared.values(), default=0)
 
 
 def doubled(case: Case, pods: Sequence[PodSighting]) -> Iterator[str]:

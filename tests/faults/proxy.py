@@ -45,7 +45,14 @@ class Act:
     is_done: bool
 
 
-Meddling = Refuse | Lose | Act
+@dataclass(frozen=True)
+class Before:
+    """Somebody else is faster; then it is passed on as ever."""
+
+    act: Callable[[], None]
+
+
+Meddling = Refuse | Lose | Act | Before
 Rule = Callable[[Request], Meddling | None]
 
 
@@ -95,6 +102,9 @@ class Proxy:
         if isinstance(meddling, Refuse):
             wire.answer(meddling.code, _status(meddling.code), **({"Retry_After": "1"} if meddling.code == 429 else {}))
             return
+        if isinstance(meddling, Before):
+            meddling.act()
+            meddling = None
         if meddling is not None and not meddling.is_done:
             self._cut(meddling)
         try:
@@ -153,6 +163,14 @@ class Proxy:
 
 def is_bind(request: Request) -> bool:
     return request.method == "POST" and request.path.endswith("/binding")
+
+
+def resizes(request: Request, name: str, job: int) -> bool:
+    """Is it one of the writes by which a PyTorchJob gets another size: suspend, tell, change and resume, bind?"""
+    if request.method == "PATCH":
+        is_told = request.path.endswith(f"-{job}") and "/secrets/" in request.path
+        return is_told or (request.path.endswith(f"/pytorchjobs/{name}") and "spec" in request.document)
+    return request.method != "GET" and f"/pods/{name}-" in request.path
 
 
 def is_watch(request: Request) -> bool:

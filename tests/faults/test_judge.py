@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from .workload import Case
 
 GANG = Case("c01", "submit", "native", (), "succeeded", tasks=2, is_gang=True)
 LONE = Case("c02", "kubectl", "Pod", ())
-NODES = {"n": NodeSighting("n", 8, 64000)}
+NODES = {"n": NodeSighting("n", 8, 64000, 16384)}
 GOOD = {"c01": ["succeeded"], "c02": ["succeeded"]}
 
 
@@ -41,7 +42,36 @@ def test_what_happens_as_it_should_is_no_problem() -> None:
             "a node holds more than it has",
             (pod(0, 0), pod(0, 1), lone(1, gpus=1)),
             (),
-            ["NodeSighting(name='n', gpus=8, cpus_milli=64000) holds 9 GPUs and 30 mCPU of ['c01-0', 'c01-1', 'c02']"],
+            [f"{NODES['n']} holds 9 GPUs and 30 mCPU of ['c01-0', 'c01-1', 'c02']"],
+        ),
+        (
+            "what somebody else has bound counts, what a node refuses does not",
+            (pod(0, 0), pod(0, 1, is_refused=True), lone(1, name="rival", gpus=5)),
+            (),
+            [f"{NODES['n']} holds 9 GPUs and 20 mCPU of ['c01-0', 'rival']", "c01 (native by submit) was left half"],
+        ),
+        (
+            "a GPU that is reserved is taken",
+            (pod(0, 0), pod(0, 1), lone(1, name="keeper", reserves=True)),
+            (),
+            [f"{NODES['n']} holds 9 GPUs and 30 mCPU of ['c01-0', 'c01-1', 'keeper']"],
+        ),
+        (
+            "a GPU that is shared is taken, also when its reservation was taken away, but not twice",
+            (
+                pod(0, 0, gpus=3),
+                pod(0, 1),
+                lone(1, gpu="GPU-0", share_mib=6000),
+                lone(2, uid="new", name="keeper", reserves=True),
+            ),
+            (),
+            [],
+        ),
+        (
+            "a GPU is shared beyond its memory",
+            (pod(0, 0, gpus=0, gpu="GPU-0", share_mib=9000), pod(0, 1, gpus=0, gpu="GPU-0", share_mib=9000)),
+            (),
+            [f"{NODES['n']} holds 1 GPUs and 20 mCPU, of one GPU 18000 MiB of ['c01-0', 'c01-1']"],
         ),
         ("what has ended holds nothing", (pod(0, 0, "Succeeded"), pod(0, 1), lone(1, gpus=4)), (), []),
         (
@@ -107,8 +137,15 @@ def test_a_job_that_is_lost_or_there_twice_is_told(states: list[str]) -> None:
     assert found(ends={**GOOD, "c01": states}) == told
 
 
+def test_a_job_that_ends_at_another_width_or_after_fewer_epochs_is_told() -> None:
+    case = replace(LONE, width=1, epochs=60)
+    problem = "should be succeeded at width 1 after 60 epochs once, but Swell has it as ['succeeded at width 2']"
+    told = judge(History([], NODES), [case], (), {"c02": ["succeeded at width 2"]})
+    assert told == [f"c02 (Pod by kubectl) {problem}"]
+
+
 def test_pods_and_nodes_are_read_as_the_api_server_writes_them() -> None:
-    document = {
+    document: dict[str, Any] = {
         "metadata": {
             "name": "c01-worker-1",
             "uid": "u",
@@ -124,5 +161,17 @@ def test_pods_and_nodes_are_read_as_the_api_server_writes_them() -> None:
     }
     expected = PodSighting(3.0, "u", "c01-worker-1", "worker 1", "7.2", "n", "Running", 2, 10, is_deleting=True)
     assert read_pod(document, 3.0) == expected
-    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "64", "nvidia.com/gpu": "8"}}}
+    document["metadata"]["labels"] = {"swell.dev/reservation": "gpu-0"}
+    document["metadata"]["annotations"] = {
+        "swell.dev/gpu": "GPU-0",
+        "swell.dev/gpu-memory-mib": "6144",
+        "sim/refuse": "true",
+    }
+    shown = read_pod(document, 3.0)
+    assert (shown.is_refused, shown.reserves, shown.gpu, shown.share_mib) == (True, True, "GPU-0", 6144)
+    labels = {"nvidia.com/gpu.memory": "16384"}
+    node = {
+        "metadata": {"name": "n", "labels": labels},
+        "status": {"allocatable": {"cpu": "64", "nvidia.com/gpu": "8"}},
+    }
     assert read_node(node) == NODES["n"]

@@ -12,10 +12,11 @@ from cluster.starting import started
 from engines.kubernetes.wire import Request
 from swell.client import Client
 
-from .arena import Arena
-from .disturbances import kill_at_bind
-from .proxy import Refuse, bound_pod, is_bind
-from .rounds import NODES, OPERATORS, play_kubernetes, verdict
+from .arena import NODES, Arena
+from .cast import resized
+from .kills import kill_at, kill_at_bind
+from .proxy import Refuse, bound_pod, is_bind, resizes
+from .rounds import OPERATORS, play_kubernetes, verdict
 from .workload import gang
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -32,6 +33,34 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_everything_fails_at_random_moments_and_every_job_ends_as_it_would_have(seed: int, cluster: Cluster) -> None:
     print(f"repeat with: PYTHONPATH=tests .venv/bin/python -m faults.rounds {seed}")
     assert play_kubernetes(seed, cluster) == []
+
+
+def test_without_faults_every_job_ends_as_the_rounds_expect(cluster: Cluster) -> None:
+    assert play_kubernetes(SEEDS[0], cluster, is_disturbed=False) == []
+
+
+def test_a_job_survives_a_kill_between_the_writes_of_its_resize(cluster: Cluster, tmp_path: Path) -> None:
+    """Before and after it is suspended, told, and changed and resumed; `make soak` goes through all of them."""
+    arena = Arena(0, tmp_path, cluster)
+    case = resized("again")
+    try:
+        arena.bring(case)
+        for width, (number, is_done) in zip((2, 3, 2, 1), ((1, True), (2, True), (3, False), (3, True)), strict=True):
+            arena.until(case.name, lambda job: job["state"] == "running")
+            job = Client(arena.state).job(case.name)
+            fired = kill_at(arena, lambda one, job=job: resizes(one, "again", job.id), number, is_done=is_done)
+            arena.ask(case.name, lambda client, width=width: client.scale(case.name, width, now=True))
+            with arena.outage("killed at a resize"):
+                assert fired.wait(30), f"write {number} of the resize to {width} never came"
+                arena.revive()
+        arena.until(case.name, lambda job: (job["state"], job["width"]) == ("running", 1))
+        arena.let_end(case)
+        lives = Client(arena.state).show(case.name)["attempts"]
+        assert [life["width"] for life in lives] == [4, 2, 3, 2, 1]
+        assert [life["outcome"] for life in lives] == ["yielded"] * 4 + ["succeeded"]
+        assert verdict(arena, [case]) == []
+    finally:
+        arena.close()
 
 
 @pytest.mark.parametrize("way", ["submit", "kubectl"])
@@ -65,7 +94,7 @@ def test_a_gang_whose_last_bind_keeps_failing_gives_its_room_back_and_runs_later
         arena.proxy.meddle(lambda request: Refuse(500) if is_bind(request) and is_last(request) else None, 40.0)
         arena.bring(case)
         if way == "kubectl":
-            arena.end_when_running(case)
+            arena.let_end(case)
         arena.await_ends([case])
         lives = Client(arena.state).show("half")["attempts"]
         assert [life["outcome"] for life in lives] == ["not-placed", "succeeded"]

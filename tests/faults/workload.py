@@ -1,7 +1,7 @@
 """Which jobs come in a round, by which way, and how must each of them end?
 
-All would end by themselves: kwok ends their pods after the time that an annotation, or `sleep`, says. What makes pods
-makes them again when they are lost, so that no fault may change the end.
+They end by themselves: kwok ends their pods after the time that an annotation, or `sleep`, says. What makes pods makes
+them again when they are lost, so that no fault may change the end.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Case:
     end: str = "succeeded"
     tasks: int = 1
     is_gang: bool = False
+    width: int = 0  #: the one it must end with; 0: it has but one, or any will do
+    epochs: int = 0  #: how many it must have done; 0: it reports none
 
     @property
     def is_bare_by_kubectl(self) -> bool:
@@ -45,7 +47,7 @@ def draw(lots: random.Random, count: int) -> list[Case]:
 def gang(name: str, *, tasks: int, way: str = "submit", is_endless: bool = False) -> Case:
     """Of bare pods, each with a node's GPUs, that run for a second; endless: by kubectl, until they are told."""
     if way == "submit":
-        return Case(name, way, "native", (_notation(name, "1s", tasks=tasks, gpus=8),), "succeeded", tasks, True)
+        return Case(name, way, "native", (notation(name, "1s", tasks=tasks, gpus=8),), "succeeded", tasks, True)
     annotations = {} if is_endless else {SUCCEED: "1s"}
     return Case(name, way, "pods", _group(name, tasks, gpus=8, annotations=annotations), "succeeded", tasks, True)
 
@@ -108,13 +110,13 @@ def _pods(lots: random.Random, name: str) -> Case:
 
 def _native(lots: random.Random, name: str) -> Case:
     tasks = lots.randint(1, 4)
-    document = _notation(name, f"{lots.randint(1, 4)}s", tasks=tasks, gpus=lots.choice([1, 2, 4]))
+    document = notation(name, f"{lots.randint(1, 4)}s", tasks=tasks, gpus=lots.choice([1, 2, 4]))
     return Case(name, "submit", "native", (document,), "succeeded", tasks, tasks > 1)
 
 
 def _native_array(lots: random.Random, name: str) -> Case:
     count = lots.randint(2, 6)
-    document = _notation(name, f"{lots.randint(1, 3)}s", array=f"0-{count - 1}%2", gpus=1, retries=AGAIN)
+    document = notation(name, f"{lots.randint(1, 3)}s", array=f"0-{count - 1}%2", gpus=1, retries=AGAIN)
     return Case(name, "submit", "native array", (document,), "succeeded", count)
 
 
@@ -127,7 +129,7 @@ def _group(name: str, count: int, **options: object) -> tuple[Object, ...]:
     return tuple(made)
 
 
-def _notation(name: str, seconds: str, **spec: object) -> Object:
+def notation(name: str, seconds: str, **spec: object) -> Object:
     return {
         "apiVersion": "swell/v1",
         "kind": "Job",
