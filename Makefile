@@ -22,7 +22,10 @@ check: environment
 	@$(BIN)/pytest -q -m "not slow"
 
 test: check system
-	@$(BIN)/pytest -q -m "slow and not cluster"
+	@$(BIN)/python -m tests.cluster build --tests
+	@echo "tests that start servers (slow) and tests of a real Kubernetes (cluster), side by side: some 20 minutes"
+	@$(BIN)/python tools/side_by_side.py \
+		slow="$(BIN)/pytest -q -m 'slow and not cluster'" cluster="$(BIN)/pytest -q -m cluster"
 
 # A Kubernetes cluster to try things on. CLUSTER="--kubelets 2 --gpus 4 --operators training" asks for real nodes.
 CLUSTER ?= --kwok 10

@@ -33,7 +33,16 @@ def test_a_report_is_shown_as_soon_as_it_is_answered(trainee):
     checkpoint = found["training"]["checkpoint"]
     assert (checkpoint["epochs_done"], checkpoint["path"], checkpoint["attempt"]) == (2.0, "two", 1)
     assert found["training"]["profile"] == [
-        {"width": 1, "nodes": 1, "epochs": 2, "epoch_s": 4.0, "steps": 50, "step_s": 0.1, "memory_mib": 900.0}
+        {
+            "width": 1,
+            "nodes": 1,
+            "epochs": 2,
+            "epoch_s": 4.0,
+            "is_warm": True,
+            "steps": 50,
+            "step_s": 0.1,
+            "memory_mib": 900.0,
+        }
     ]
 
 

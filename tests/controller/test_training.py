@@ -49,7 +49,7 @@ def test_all_that_a_report_says_is_remembered(stage: Stage) -> None:
         epochs_total=10.0,
         checkpoint=Checkpoint(2.0, "two", 1011.0, 1),
         restart_s=12.0,
-        profile=(Measure(2, 1, epochs=2, epoch_s=4.0, steps=50, step_s=0.1, memory_mib=900.0),),
+        profile=(Measure(2, 1, epochs=2, epoch_s=4.0, is_warm=True, steps=50, step_s=0.1, memory_mib=900.0),),
         metrics={"loss": 0.5},
         ends_at=1012.0 + 8 * 4.0,
     )
@@ -76,21 +76,61 @@ def test_the_length_that_its_file_says_counts_until_the_job_says_another(stage: 
 
 def test_newer_epochs_count_more_than_older_ones(stage: Stage) -> None:
     job = training(stage)
-    stage.say(job, epochs=((1, 10.0),))
-    stage.say(job, epochs=((2, 20.0),))
+    stage.say(job, epochs=((1, 50.0), (2, 10.0)))
+    stage.say(job, epochs=((3, 20.0),))
     assert stage.training(job).epoch_s() == ((2, 13.0),)
+
+
+def resized(stage: Stage, job: int, width: int, epochs_done: float) -> None:
+    """To this width, at a checkpoint."""
+    stage.saved(job, epochs_done, seconds=100.0)
+    stage.done(stage.controller.scale(job, width, by="ann", is_now=False))
+    stage.cycle()
+    stage.finish(job, 75)
+    stage.begin(job)
 
 
 def test_each_width_is_measured_for_itself(stage: Stage) -> None:
     job = training(stage)
-    stage.say(job, begun=1, epochs=((1, 10.0),))
-    stage.saved(job, 1.0, seconds=100.0)
-    stage.done(stage.controller.scale(job, 1, by="ann", is_now=False))
-    stage.cycle()
-    stage.finish(job, 75)
-    stage.begin(job)
-    stage.say(job, epochs=((2, 18.0),))
+    stage.say(job, begun=1, epochs=((1, 11.0), (2, 10.0)))
+    resized(stage, job, 1, 2.0)
+    stage.say(job, epochs=((3, 19.0), (4, 18.0)))
     assert stage.training(job).epoch_s() == ((1, 18.0), (2, 10.0))
+
+
+def test_the_first_epoch_of_an_attempt_counts_only_until_another_does(stage: Stage) -> None:
+    """At width 1 nothing but a first epoch is known, so it is not held against what was measured at width 2."""
+    job = training(stage)
+    seen = []
+    for epochs in (((1, 40.0),), ((2, 10.0),)):
+        stage.say(job, begun=1, epochs=epochs)
+        seen.append(stage.training(job).epoch_s())
+    resized(stage, job, 1, 2.0)
+    for epochs in (((3, 90.0),), ((4, 18.0),)):
+        stage.say(job, epochs=epochs)
+        seen.append(stage.training(job).epoch_s())
+    resized(stage, job, 2, 4.0)
+    stage.say(job, epochs=((5, 70.0),))
+    seen.append(stage.training(job).epoch_s())
+    both = ((1, 18.0), (2, 10.0))
+    assert seen == [((2, 40.0),), ((2, 10.0),), ((2, 10.0),), both, both]
+
+
+def test_of_first_epochs_alone_the_fastest_counts(stage: Stage) -> None:
+    job = training(stage)
+    stage.say(job, begun=1, epochs=((1, 30.0),))
+    resized(stage, job, 1, 1.0)
+    resized(stage, job, 2, 1.0)
+    stage.say(job, epochs=((2, 20.0),))
+    assert stage.training(job).epoch_s() == ((2, 20.0),)
+
+
+def test_a_first_epoch_that_is_long_counts_like_any_other(stage: Stage) -> None:
+    """Warming up is a small part of it, and the next may be hours away."""
+    job = training(stage)
+    stage.say(job, epochs=((1, 3000.0),))
+    stage.say(job, epochs=((2, 2000.0),))
+    assert stage.training(job).epoch_s() == ((2, 2700.0),)
 
 
 def test_only_the_first_rank_counts_but_all_say_where_they_are(stage: Stage) -> None:

@@ -102,8 +102,9 @@ def _newest(known: dict[str, float], told: dict[str, float]) -> dict[str, float]
 def _measured(job: LiveJob, known: TrainingRecord, report: Report) -> Measure:
     assert job.attempt is not None
     measure = known.measure(job.attempt.width, len(job.nodes))
-    for _, seconds in report.epochs:
-        measure = measure.with_epoch(seconds)
+    first = job.attempt.resume.epochs_done + 1
+    for number, seconds in report.epochs:
+        measure = measure.with_epoch(seconds, is_first=number <= first)
     if report.steps is not None:
         measure = measure.with_steps(*report.steps)
     if report.memory_mib is not None:

@@ -10,6 +10,7 @@ from swell.model.profile import Training
 
 NEW_WEIGHT = 0.3  # of a new measurement against all before it: follows a change within a few epochs
 METRICS_MAX = 50
+WARM_UP_S = 300.0  # of a first epoch longer than this warming up is a small part
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,20 @@ class Measure:
     nodes: int
     epochs: int = 0
     epoch_s: float | None = None  #: None: no epoch was finished at this width
+    is_warm: bool = False  #: `epoch_s` is of epochs that were not the first of their attempt
     steps: int = 0
     step_s: float | None = None
     memory_mib: float | None = None
 
-    def with_epoch(self, seconds: float) -> Measure:
-        return replace(self, epochs=self.epochs + 1, epoch_s=mixed(self.epoch_s, seconds))
+    def with_epoch(self, seconds: float, *, is_first: bool) -> Measure:
+        """The first of an attempt includes its warming up: it counts until one that does not is known."""
+        known = self.epoch_s
+        if is_first and seconds < WARM_UP_S:
+            if not self.is_warm:
+                known = seconds if known is None else min(known, seconds)
+            return replace(self, epochs=self.epochs + 1, epoch_s=known)
+        mix = mixed(known if self.is_warm else None, seconds)
+        return replace(self, epochs=self.epochs + 1, epoch_s=mix, is_warm=True)
 
     def with_steps(self, count: int, seconds: float) -> Measure:
         if count < 1:
@@ -138,10 +147,15 @@ class TrainingRecord:
         return replace(self, profile=tuple(sorted([*others, measure], key=lambda one: (one.width, one.nodes))))
 
     def epoch_s(self) -> tuple[tuple[int, float], ...]:
-        """By width, on whatever placement it was slowest: a compact one cannot be counted on."""
+        """By width, on whatever placement it was slowest: a compact one cannot be counted on.
+
+        A width whose epochs were all the first of their attempts is as good as unknown, unless all are: it would look
+        no faster than a narrower one, and the job would give it up before it was measured.
+        """
+        is_any_warm = any(one.is_warm for one in self.profile)
         slowest: dict[int, float] = {}
         for one in self.profile:
-            if one.epoch_s is not None:
+            if one.epoch_s is not None and one.is_warm >= is_any_warm:
                 slowest[one.width] = max(slowest.get(one.width, 0.0), one.epoch_s)
         return tuple(sorted(slowest.items()))
 

@@ -135,7 +135,16 @@ def test_profiles_are_what_the_planner_measures_by(service):
         rank.profile(200, meandur=0.5, gpumem=800, epochDur=4.0)
         rank.end_epoch(1)
         assert shown(service, job)["training"]["profile"] == [
-            {"width": 1, "nodes": 1, "epochs": 1, "epoch_s": 4.0, "steps": 200, "step_s": 0.5, "memory_mib": 900.0}
+            {
+                "width": 1,
+                "nodes": 1,
+                "epochs": 1,
+                "epoch_s": 4.0,
+                "is_warm": False,
+                "steps": 200,
+                "step_s": 0.5,
+                "memory_mib": 900.0,
+            }
         ]
 
 
