@@ -45,7 +45,7 @@ def test_a_pytorchjob_is_suspended_and_changed_and_whole_gpus_need_nothing() -> 
 def test_what_cannot_be_made_again_has_one_width_and_says_so(kind: str) -> None:
     elastic = spec(width_min=1, width_max=4, notes=("before",))
     note = (
-        f"it came by kubectl as a {kind}, whose size cannot be changed while it exists: it runs at 1, and the range "
+        f"it came by kubectl as a {kind}, which Swell cannot resize: it runs at 1, and the range "
         "1..4 has no effect; to have it resized, delete it with kubectl and submit it with `swell submit -f`"
     )
     assert rigid(kind, elastic) == spec(notes=("before", note))

@@ -29,11 +29,12 @@ def refuse_shares(kind: str, spec: JobSpec) -> None:
 
 
 def rigid(kind: str, spec: JobSpec) -> JobSpec:
-    """Nobody may change the size of pods, Jobs and JobSets while they exist, and what kubectl made is not ours."""
+    """Pods and JobSets keep their size while they exist, the pods of a Job cannot be told a new one, and what kubectl
+    made is not ours to make again."""
     if kind == "PyTorchJob" or spec.array is not None or spec.width_max == spec.width_min:
         return spec
     note = (
-        f"it came by kubectl as a {kind}, whose size cannot be changed while it exists: it runs at {spec.width_min}, "
+        f"it came by kubectl as a {kind}, which Swell cannot resize: it runs at {spec.width_min}, "
         f"and the range {spec.width_min}..{spec.width_max} has no effect; to have it resized, delete it with kubectl "
         "and submit it with `swell submit -f`"
     )

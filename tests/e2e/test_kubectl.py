@@ -1,4 +1,7 @@
-"""What came by kubectl with `schedulerName: swell`: one job each, planned with all others, and why it waits is said."""
+"""What came by kubectl with `schedulerName: swell`: one job each, planned with all others, and why it waits is said.
+
+And on the same cluster, what `swell submit` has made: how its objects change when it is scaled, held and released.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.api import condition
 from cluster.cluster import Cluster
-from cluster.jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, elastic_pytorchjob, job, jobset, pod, template
+from cluster.jobs import (
+    JOBS,
+    JOBSETS,
+    ON_KWOK,
+    PODS,
+    PYTORCHJOBS,
+    elastic_pytorchjob,
+    job,
+    jobset,
+    pod,
+    pytorchjob,
+    template,
+)
 from cluster.starting import module_cluster
 from onitscluster import module_server
 from server import Server
@@ -192,3 +208,135 @@ def test_what_waits_and_what_runs_is_known_again_after_a_kill(cluster: Cluster, 
     names = [one["name"] for one in server.jobs()]
     assert [names.count(name) for name in ("runs", "waits", "waits-too")] == [1, 1, 1]
     assert queued["id"] in [one["id"] for one in server.jobs()]
+
+
+# -- what came by `swell submit` -------------------------------------------------------------------------------------
+
+AT_ONCE = {"swell.dev/resize": "immediate"}
+JOB_LABEL = "swell.dev/job"
+
+
+def submitted(server: Server, document: Document) -> int:
+    return server.swell("submit", "-f", "-", stdin=yaml.safe_dump(document)).id
+
+
+def annotated(document: Document, **annotations: str) -> Document:
+    document["metadata"]["annotations"] = {**AT_ONCE, **annotations}
+    return document
+
+
+def ring(name: str, *, gpus: int = 1, **annotations: str) -> Document:
+    """A Job whose two pods start together."""
+    document = annotated(job(name, "true", count=2, on=ON_KWOK, gpus=gpus), **annotations)
+    document["metadata"]["labels"] = {GROUP: name}
+    return document
+
+
+def native(name: str) -> Document:
+    spec = {"command": ["true"], "image": "swell.test/busybox:1", "gpus": "1..8", "resize": "immediate"}
+    return {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+
+def trained(name: str, **annotations: str) -> Document:
+    document = annotated(pytorchjob(name, "true", "true", workers=1, on=ON_KWOK, gpus=1), **annotations)
+    for replicas in document["spec"]["pytorchReplicaSpecs"].values():
+        replicas["restartPolicy"] = "OnFailure"
+    return document
+
+
+def pods_of(cluster: Cluster, number: int) -> list[Document]:
+    found: list[Document] = cluster.api.get(f"{PODS}?labelSelector={JOB_LABEL}={number}")["items"]
+    return found
+
+
+def gpus_of(cluster: Cluster, number: int) -> list[str]:
+    """Of each of its pods."""
+    return [one["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] for one in pods_of(cluster, number)]
+
+
+def until_running(server: Server, number: int, *, width: int, attempts: int) -> None:
+    wanted = ("running", width, attempts)
+    server.until_true(
+        number, lambda one: (one["state"], one["width"], one["attempts"]) == wanted, patience_s=PATIENCE_S
+    )
+
+
+def end_well(cluster: Cluster, server: Server, number: int) -> Document:
+    for one in pods_of(cluster, number):
+        cluster.api.patch(f"{PODS}/{one['metadata']['name']}", {"metadata": {"annotations": SHORT}})
+    return server.until(number, "succeeded", patience_s=PATIENCE_S)
+
+
+def test_the_tasks_of_a_job_are_scaled_in_the_same_object(cluster: Cluster, server: Server) -> None:
+    number = submitted(server, ring("ring", **{"swell.dev/tasks": "2..4"}))
+    until_running(server, number, width=4, attempts=1)
+    before = cluster.api.get(f"{JOBS}/ring")
+    assert server.swell("scale", "--now", "ring", "3").code == 0
+    until_running(server, number, width=3, attempts=2)
+    after = cluster.api.get(f"{JOBS}/ring")
+
+    assert [one["spec"]["completions"] for one in (before, after)] == [4, 3]
+    assert [one["spec"]["parallelism"] for one in (before, after)] == [4, 3]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert gpus_of(cluster, number) == ["1"] * 3
+    assert end_well(cluster, server, number)["tasks"]["succeeded"] == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        (PODS, annotated(pod("grown-pod", "true", on=ON_KWOK), request="1", limit="8")),
+        (PODS, native("grown-native")),
+        (JOBS, ring("grown-job", request="1", limit="8")),
+        (JOBSETS, annotated(jobset("grown-set", "true", count=2, on=ON_KWOK, gpus=1), request="1", limit="8")),
+    ],
+    ids=["Pod", "native", "Job", "JobSet"],
+)
+def test_what_is_to_have_other_gpus_is_made_anew_when_it_is_scaled(
+    cluster: Cluster, server: Server, path: str, document: Document
+) -> None:
+    """A JobSet was made anew at once; it took the Jobs of the one before, which asked for other GPUs, for its own."""
+
+    def uid() -> str:
+        found = cluster.api.get(f"{path}?labelSelector={JOB_LABEL}={number}")["items"]
+        return str(found[0]["metadata"]["uid"])
+
+    number = submitted(server, document)
+    until_running(server, number, width=8, attempts=1)
+    before = uid()
+    assert server.swell("scale", "--now", str(number), "4").code == 0
+    until_running(server, number, width=4, attempts=2)
+
+    assert uid() != before
+    assert set(gpus_of(cluster, number)) == {"4"}
+    assert end_well(cluster, server, number)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "width"),
+    [
+        (PYTORCHJOBS, trained("held-rigid"), 1),
+        (PYTORCHJOBS, trained("held-elastic", request="1", limit="4"), 4),
+        (JOBS, ring("held-job"), 2),
+        (JOBSETS, annotated(jobset("held-set", "true", count=2, on=ON_KWOK, gpus=1)), 2),
+    ],
+    ids=["rigid PyTorchJob", "elastic PyTorchJob", "Job", "JobSet"],
+)
+def test_a_job_that_is_held_is_a_suspended_object_until_it_is_released(
+    cluster: Cluster, server: Server, path: str, document: Document, width: int
+) -> None:
+    def seen() -> tuple[str, bool]:
+        found = cluster.api.get(f"{path}/{document['metadata']['name']}")
+        return found["metadata"]["uid"], (found["spec"].get("runPolicy") or found["spec"])["suspend"]
+
+    number = submitted(server, document)
+    until_running(server, number, width=width, attempts=1)
+    uid, was_suspended = seen()
+    assert (server.swell("hold", str(number)).code, was_suspended) == (0, False)
+    server.until(number, "held", patience_s=PATIENCE_S)
+    assert (seen(), pods_of(cluster, number)) == ((uid, True), [])
+
+    assert server.swell("release", str(number)).code == 0
+    until_running(server, number, width=width, attempts=2)
+    assert seen() == (uid, False)
+    assert end_well(cluster, server, number)["resizes"] == 0

@@ -15,7 +15,7 @@ from itertools import groupby
 import pytest
 
 from cluster.api import condition
-from cluster.jobs import PODS, SERVICES, jobset, pod
+from cluster.jobs import PODS, SERVICES, jobset, pod, pytorchjob
 from e2e.onkubernetes import GPUS, PATIENCE_S, Document, Stage, elastic, staged
 from e2e.training import EPOCH, until_trained
 
@@ -121,6 +121,51 @@ def test_a_container_that_its_kubelet_starts_again_goes_on_from_its_last_checkpo
     assert (stage.share / str(job) / "crashed").exists()
 
 
+def test_an_urgent_job_stops_a_rigid_one_which_goes_on_from_its_checkpoint(stage: Stage) -> None:
+    """Both want all GPUs of one node, so nobody can shrink for the other."""
+    [low] = stage.submit(rigid("low", stage))
+    stage.server.until_true(low, has_trained, patience_s=PATIENCE_S)
+    [high] = stage.submit(rigid("high", stage, **{"swell.dev/priority": "10"}))
+    reason = stage.said("why", str(high)).stdout
+    stage.server.until_true(high, has_trained, patience_s=PATIENCE_S)
+    stage.until(low, "queued")
+    why = stage.said("why", str(low)).stdout
+    stage.say_enough("high")
+    stage.until(high, "succeeded")
+    until_trained(stage.server, low, width=GPUS, patience_s=PATIENCE_S)
+    stage.say_enough("low")
+    stage.until(low, "succeeded")
+
+    stopped, served = shown(stage, low), shown(stage, high)
+    assert [attempt["outcome"] for attempt in stopped["attempts"]] == ["yielded", "succeeded"]
+    assert (stopped["preemptions"], stopped["resizes"], stopped["lost_gpu_seconds"]) == (1, 0, 0)
+    assert [attempt["outcome"] for attempt in served["attempts"]] == ["succeeded"]
+    epochs = [epoch for epoch, _, _ in stage.ledger(low)]
+    assert epochs == list(range(1, len(epochs) + 1))
+    [asked] = [event["detail"] for event in stopped["events"] if event["kind"] == "AskedToYield"]
+    assert (asked["width"], asked["when"], asked["cause"]) == (0, "at-checkpoint", f"preempted by job {high}")
+    assert re.match(rf"job {low} \(low\) is queued: WaitingForRoom\n.*; the rest is held by job {high};", why), why
+    assert re.search(rf"the rest is held by job {low}\b|NotYetPlanned|Starting|is running", reason), reason
+
+
+def test_two_pytorchjobs_with_shares_train_on_one_gpu(stage: Stage) -> None:
+    jobs = stage.submit(*(sharing(name, stage) for name in ("left-half", "right-half")))
+    for job in jobs:
+        stage.server.until_true(job, has_trained, patience_s=PATIENCE_S)
+    states = [shown(stage, job)["state"] for job in jobs]
+    gpus = [gpu for node in stage.said("nodes", "-o", "json").json for gpu in node["gpus"] if gpu["shares"]]
+    for name, job in zip(("left-half", "right-half"), jobs, strict=True):
+        stage.say_enough(name)
+        stage.until(job, "succeeded")
+
+    assert states == ["running", "running"]
+    assert [[(share["job"], share["memory_mib"]) for share in gpu["shares"]] for gpu in gpus] == [
+        [(job, 6144) for job in jobs]
+    ]
+    assert {gpus for job in jobs for _, _, gpus in stage.ledger(job)} == {1}
+    stage.cluster.api.until(PODS, lambda pods: not [name for name in pods if name.startswith("swell-gpu-")])
+
+
 # -- logs ----------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +193,19 @@ def test_the_ranks_of_a_jobset_reach_each_other_by_name(stage: Stage) -> None:
     stage.until(job, "succeeded")
 
     assert stage.said("logs", "--rank", "1", str(job)).stdout == "hello from pair-workers-0-0\n"
+
+
+def test_the_ranks_of_a_pytorchjob_reach_their_master_by_name_from_both_nodes(stage: Stage) -> None:
+    """Two GPUs for each of three: no node has so many."""
+    serve = f"for _ in 1 2; do {SERVE}; done"
+    ask = f"{ASK.format(address='$MASTER_ADDR')}; echo rank $RANK of $WORLD_SIZE"
+    [job] = stage.submit(pytorchjob("trio", serve, ask, workers=2, gpus=2))
+    stage.until(job, "succeeded")
+
+    logs = [stage.said("logs", "--rank", rank, str(job)).stdout for rank in "12"]
+    assert logs == [f"hello from trio-master-0\nrank {rank} of 3\n" for rank in (1, 2)]
+    [attempt] = shown(stage, job)["attempts"]
+    assert {place["node"] for place in attempt["placements"]} == {"real-1", "real-2"}
 
 
 def test_the_ranks_of_a_native_gang_meet_at_their_master_and_leave_nothing(stage: Stage) -> None:
@@ -276,6 +334,27 @@ def test_a_job_that_is_suspended_with_kubectl_is_held_until_it_is_released(stage
     )
 
 
+def test_a_job_that_is_held_stops_at_its_checkpoint_and_goes_on_there_when_it_is_released(stage: Stage) -> None:
+    [job] = stage.submit(elastic("rested", stage))
+    stage.server.until_true(job, has_trained, patience_s=PATIENCE_S)
+    stage.said("hold", str(job))
+    stage.until(job, "held")
+    suspended = stage.kubectl("get", "pytorchjob", "rested", "-o", "jsonpath={.spec.runPolicy.suspend}")
+    why = stage.said("why", str(job)).stdout
+    done = shown(stage, job)["progress"]["epochs_done"]
+    stage.said("release", str(job))
+    stage.server.until_true(job, lambda found: found["progress"]["epochs_done"] > done, patience_s=PATIENCE_S)
+    stage.say_enough("rested")
+    stage.until(job, "succeeded")
+
+    assert suspended == "true"
+    assert why.startswith(f"job {job} (rested) is held: Held\n")
+    assert why.endswith(f" asked that it wait\n  next: swell release {job}\n")
+    epochs = [epoch for epoch, _, _ in stage.ledger(job)]
+    assert epochs == list(range(1, len(epochs) + 1))
+    assert shown(stage, job)["lost_gpu_seconds"] == 0
+
+
 def test_a_command_runs_beside_a_job_in_its_pod(stage: Stage) -> None:
     [job] = stage.submit(pod("entered", "sleep 1000"))
     stage.until(job, "running")
@@ -299,10 +378,27 @@ def holder() -> Document:
 
 def urgent_one(stage: Stage) -> Document:
     """Exactly two GPUs, until it is enough."""
-    document = elastic("urgent", stage, **{"swell.dev/priority": "10"})
+    return with_gpus(elastic("urgent", stage, **{"swell.dev/priority": "10"}), 2)
+
+
+def rigid(name: str, stage: Stage, **annotations: str) -> Document:
+    """All GPUs of the first node, until it is enough."""
+    document = with_gpus(elastic(name, stage, **annotations), GPUS)
+    document["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["nodeSelector"] = {
+        "kubernetes.io/hostname": "real-1"
+    }
+    return document
+
+
+def sharing(name: str, stage: Stage) -> Document:
+    """A part of one GPU, until it is enough."""
+    return with_gpus(elastic(name, stage, **{"swell.dev/gpu-memory": "6GiB"}), 1)
+
+
+def with_gpus(document: Document, gpus: int) -> Document:
     container = document["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     for part in container["resources"].values():
-        part["nvidia.com/gpu"] = 2
+        part["nvidia.com/gpu"] = gpus
     return document
 
 

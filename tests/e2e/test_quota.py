@@ -113,7 +113,7 @@ def test_a_range_that_came_by_kubectl_has_no_effect_and_that_is_said(cluster: Cl
     cluster.api.create(PODS, document)
     theirs = str(server.until_named("theirs", "running", patience_s=PATIENCE_S)["id"])
     note = (
-        "it came by kubectl as a Pod, whose size cannot be changed while it exists: it runs at 1, and the range 1..4 "
+        "it came by kubectl as a Pod, which Swell cannot resize: it runs at 1, and the range 1..4 "
         "has no effect; to have it resized, delete it with kubectl and submit it with `swell submit -f`"
     )
     assert server.swell("why", theirs).stdout == f"job {theirs} (theirs) is running.\n  note: {note}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from .kubernetes import (
 )
 
 GROUP = "scheduling.x-k8s.io/pod-group"
+TASKS = "swell.dev/tasks"
 
 
 def grouped(name: str = "ring", **spec: Any) -> dict[str, Any]:
@@ -52,6 +54,74 @@ def test_the_label_may_be_on_the_job_itself_and_the_templates_wins():
 def test_a_gang_of_a_job_may_have_a_range_of_gpus():
     ranged = {"metadata": {"labels": {GROUP: "ring"}}, **template(container(**gpus(1, 2)))}
     assert width(read(job(pod=ranged, completions=2, parallelism=2))) == ("gpus", 1, 2)
+
+
+@pytest.mark.parametrize("counts", [{"completions": 3, "parallelism": 3}, {"parallelism": 2}, {}])
+@pytest.mark.parametrize("context", [CONTEXT, replace(CONTEXT, on_cluster=True)])
+def test_a_gang_of_a_job_may_have_a_range_of_tasks(counts, context):
+    spec = read(job(pod=grouped(), annotations={TASKS: "2..4"}, **counts), context)
+    assert (width(spec), spec.roles[0].count, spec.array, spec.pod_group) == (("tasks", 2, 4), 2, None, "ring")
+    assert width(read(job(pod=grouped(), annotations={TASKS: 3}, **counts | {"parallelism": 3}))) == ("tasks", 3, 3)
+
+
+RANGED = {"metadata": {"labels": {GROUP: "ring"}}, **template(container(**gpus(1, 2)))}
+SHARING = {TASKS: "2..4", "swell.dev/gpu-memory": "6GiB"}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (job(pod=grouped(), annotations={TASKS: "0..4"}), " is 0 at the least, which is too few; a job has at least 1"),
+        (job(pod=grouped(), annotations={TASKS: "4..2"}), ": '4..2': the maximum 2 is below the minimum 4; write 2..4"),
+        (job(pod=grouped(), annotations={TASKS: "few"}), ": 'few' is neither a count nor a range; write 2 or 1..4"),
+        (
+            job(pod=grouped(), annotations={TASKS: "2..4"}, completions=5, parallelism=5),
+            " is 2..4, but spec.completions and parallelism say 5; make them agree",
+        ),
+        (
+            job(pod=grouped(), annotations={TASKS: "2..4"}, completions=1),
+            " is 2..4, but spec.completions and parallelism say 1; make them agree",
+        ),
+        (
+            job(annotations={TASKS: "2..4"}, completions=3, parallelism=3),
+            (
+                " is 2..4, a range of tasks that start together, but spec.template is in no pod group, so its tasks "
+                f"are independent; give it the label {GROUP}, or leave the annotation out"
+            ),
+        ),
+        (
+            job(pod=RANGED, annotations={TASKS: "2..4"}),
+            (
+                " is 2..4, and spec.template.spec asks for 1..2 GPUs: a job is elastic in one dimension; give a fixed "
+                "number of GPUs, or of tasks"
+            ),
+        ),
+        (
+            job(pod=grouped(), annotations=SHARING),
+            (
+                " is 2..4, and they share GPUs (swell.dev/gpu-memory): a job that shares GPUs has a fixed number of "
+                "tasks; leave one of the two annotations out"
+            ),
+        ),
+    ],
+)
+def test_a_range_of_tasks_that_cannot_be_meant_is_refused(document, said):
+    assert refusal(document) == f"metadata.annotations: {TASKS}{said}"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pod(metadata={"name": "a", "annotations": {TASKS: "2..4"}, "labels": {GROUP: "ring"}}),
+        pytorchjob(worker={"replicas": 2, "template": grouped()}, annotations={TASKS: "2..4"}),
+        jobset(replicated("w", 2, grouped()), annotations={TASKS: "2..4"}),
+    ],
+)
+def test_other_kinds_have_no_annotated_range_of_tasks(document):
+    assert refusal(document) == (
+        f"metadata.annotations: {TASKS} is a range of tasks, for a batch/v1 Job, but this is a {document['kind']}; "
+        "leave it out (of a PyTorchJob write elasticPolicy: {minReplicas, maxReplicas})"
+    )
 
 
 def test_other_kinds_are_gangs_anyway_and_keep_the_name():

@@ -47,6 +47,12 @@ DOCUMENTS = {
     "Placed": PLACED,
     "Pod": pod(FULL, metadata={"name": "a", "annotations": NOTED}, restartPolicy="Never", priority=1),
     "Job": job(FULL, annotations=NOTED, completions=1, parallelism=1, completionMode="Indexed", backoffLimit=2),
+    "Ring": job(
+        pod={"metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, **template()},
+        annotations={"swell.dev/tasks": "1..4"},
+        completions=2,
+        parallelism=2,
+    ),
     "Array": job(container(**gpus(1)), completions=10, parallelism=2),
     "PyTorchJob": pytorchjob(replicas(1, FULL), annotations=NOTED, runPolicy=POLICY, nprocPerNode="2"),
     "JobSet": jobset(

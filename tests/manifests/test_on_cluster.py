@@ -122,7 +122,7 @@ def test_on_a_machine_the_same_things_stay_refused():
             (
                 "metadata.annotations has no field 'swell.dev/epoch'; did you mean 'swell.dev/epochs'? (known: "
                 "swell.dev/checkpoints, swell.dev/epochs, swell.dev/gpu-memory, swell.dev/priority, swell.dev/resize, "
-                "swell.dev/time)"
+                "swell.dev/tasks, swell.dev/time)"
             ),
         ),
     ],

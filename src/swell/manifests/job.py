@@ -1,6 +1,7 @@
 """What does `apiVersion: batch/v1, kind: Job` ask for?
 
-Several completions are an array: independent tasks, one per index. In a pod group they are a gang.
+Several completions are an array: independent tasks, one per index. In a pod group they are a gang, of one size or,
+as annotated, of a range of sizes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from swell.errors import Rejected
 from swell.manifests.context import Context
 from swell.manifests.fields import Fields, is_true, take_choice, whole_number
 from swell.manifests.gang import Part, Width, check_replicas, gang_width, is_range, make_spec, only_container, pod_parts
-from swell.manifests.metadata import read_object
+from swell.manifests.metadata import SHARE, TASKS, read_object
 from swell.manifests.native import range_text
-from swell.manifests.podspec import HOLD, INT32_MAX, RETRIES_DEFAULT, Pod, read_seconds, read_template
+from swell.manifests.podspec import HOLD, INT32_MAX, POD_GROUP, RETRIES_DEFAULT, Pod, read_seconds, read_template
 from swell.model.job import Array, Dimension, JobSpec
 from swell.model.quantity import ARRAY_TASKS_MAX, COUNT_MAX, IndexSet
 
@@ -55,13 +56,18 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     check_replicas(identity, array.at_once if array else 1)
     if array is not None and pod.group is not None:
         parts, array = _gang(array, parts[0], pod), None
+    if identity.tasks is not None:
+        width = _annotated_width(identity.tasks, spec, parts[0], pod)
+        parts = (replace(parts[0], count=width.low),)
+    else:
+        width = _array_width(array, parts) if array else gang_width(parts)
     retries = read_retries(spec, "spec")
     return make_spec(
         identity,
         context,
         parts,
         (pod,),
-        _array_width(array, parts) if array else gang_width(parts),
+        width,
         retries=RETRIES_DEFAULT if retries is None else retries,
         deadline_s=read_seconds(spec, "activeDeadlineSeconds", "spec", low=1),
         array=array,
@@ -114,6 +120,31 @@ def _gang(array: Array, part: Part, pod: Pod) -> tuple[Part, ...]:
     if tasks > COUNT_MAX:
         raise Rejected(f"the pod group {pod.group!r} has {tasks} pods; a job has at most {COUNT_MAX} tasks")
     return (replace(part, count=tasks),)
+
+
+def _annotated_width(tasks: tuple[int, int], spec: dict[str, Any], part: Part, pod: Pod) -> Width:
+    """`part`: with as many tasks as the Job itself says; where it says nothing, the range alone counts."""
+    said = f"metadata.annotations: {TASKS} is {range_text(tasks)}"
+    if pod.group is None:
+        raise Rejected(
+            f"{said}, a range of tasks that start together, but spec.template is in no pod group, so its tasks are "
+            f"independent; give it the label {POD_GROUP}, or leave the annotation out"
+        )
+    only_container(pod)
+    is_given = any(spec.get(field) is not None for field in ("completions", "parallelism"))
+    if is_given and not tasks[0] <= part.count <= tasks[1]:
+        raise Rejected(f"{said}, but spec.completions and parallelism say {part.count}; make them agree")
+    if is_range(part.gpus):
+        raise Rejected(
+            f"{said}, and spec.template.spec asks for {range_text(part.gpus)} GPUs: a job is elastic in one dimension; "
+            "give a fixed number of GPUs, or of tasks"
+        )
+    if part.container.gpu_memory_mib and is_range(tasks):
+        raise Rejected(
+            f"{said}, and they share GPUs ({SHARE}): a job that shares GPUs has a fixed number of tasks; "
+            "leave one of the two annotations out"
+        )
+    return Width(Dimension.TASKS, *tasks)
 
 
 def _array_width(array: Array, parts: tuple[Part, ...]) -> Width:

@@ -28,7 +28,7 @@ from swell.manifests.names import read_name
 from swell.manifests.native import read_epochs, read_priority, read_resize
 from swell.model.job import ResizeMode
 from swell.model.numbered import Numbered
-from swell.model.quantity import COUNT_MAX, parse_duration, parse_memory
+from swell.model.quantity import COUNT_MAX, parse_duration, parse_memory, parse_range
 
 OBJECT = Fields(used=("apiVersion", "kind", "metadata", "spec"), idle=("status",))
 METADATA = Fields(
@@ -50,7 +50,9 @@ RANGE = ("request", "limit")
 SHARE = "swell.dev/gpu-memory"
 FOLDER = "swell.dev/checkpoints"
 OWN_PREFIX = "swell.dev/"
-OWN = tuple(OWN_PREFIX + name for name in ("checkpoints", "epochs", "gpu-memory", "priority", "resize", "time"))
+TASKS = "swell.dev/tasks"
+NAMES = ("checkpoints", "epochs", "gpu-memory", "priority", "resize", "tasks", "time")
+OWN = tuple(OWN_PREFIX + name for name in NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Identity:
     gpus: tuple[int, int] | None = None  #: of one pod, as annotated
     gpu_memory_mib: int | None = None  #: a share of one GPU for each pod that has one, as annotated
     replicas: int | None = None  #: pods, as annotated
+    tasks: tuple[int, int] | None = None  #: pods of a Job that start together, as annotated
     epochs: int | None = None
     priority: int | None = None
     resize: ResizeMode = ResizeMode.AT_CHECKPOINT
@@ -80,7 +83,13 @@ def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, d
     OBJECT.check(document, "the manifest", on_cluster=context.on_cluster)
     metadata = take_optional(document.get("metadata"), "metadata")
     METADATA.check(metadata, "metadata", on_cluster=context.on_cluster)
-    return _identity(metadata, context), take_mapping(document.get("spec"), "spec")
+    identity = _identity(metadata, context)
+    if identity.tasks is not None and document["kind"] != "Job":
+        raise Rejected(
+            f"metadata.annotations: {TASKS} is a range of tasks, for a batch/v1 Job, but this is a {document['kind']}; "
+            "leave it out (of a PyTorchJob write elasticPolicy: {minReplicas, maxReplicas})"
+        )
+    return identity, take_mapping(document.get("spec"), "spec")
 
 
 def _identity(metadata: dict[str, Any], context: Context) -> Identity:
@@ -96,6 +105,7 @@ def _identity(metadata: dict[str, Any], context: Context) -> Identity:
         gpus=_annotated_range(said),
         gpu_memory_mib=_annotated_share(said),
         replicas=whole_number(*said["replicas"], low=1, high=COUNT_MAX) if "replicas" in said else None,
+        tasks=_annotated_tasks(said),
         epochs=read_epochs(*said["swell.dev/epochs"]) if "swell.dev/epochs" in said else None,
         priority=read_priority(*said["swell.dev/priority"]) if "swell.dev/priority" in said else None,
         resize=read_resize(*said["swell.dev/resize"]) if "swell.dev/resize" in said else ResizeMode.AT_CHECKPOINT,
@@ -135,6 +145,15 @@ def _annotated_share(said: dict[str, tuple[object, str]]) -> int | None:
             f"metadata.annotations has {SHARE!r}, a share of one GPU, and {ranged[0]!r}, a number of GPUs; keep one"
         )
     return mib
+
+
+def _annotated_tasks(said: dict[str, tuple[object, str]]) -> tuple[int, int] | None:
+    if TASKS not in said:
+        return None
+    low, high = quantity(parse_range, *said[TASKS])
+    if low < 1:
+        raise Rejected(f"metadata.annotations: {TASKS} is {low} at the least, which is too few; a job has at least 1")
+    return low, high
 
 
 def _annotated_range(said: dict[str, tuple[object, str]]) -> tuple[int, int] | None:

@@ -205,6 +205,35 @@ def test_the_ranks_of_a_jobset_are_bound_together_and_its_next_attempt_is_anothe
     assert sorted(placed(cluster).values()) == [("kwok-0", "2"), ("kwok-2", "2"), ("kwok-3", "2")]
 
 
+def test_a_gang_of_a_job_has_another_size_in_the_same_object_until_a_rank_has_succeeded(
+    cluster: Cluster, drive: Drive
+) -> None:
+    document = job("ring", "true", count=2, on=ON_KWOK, gpus=1)
+    places = {rank: (f"kwok-{rank}", 1, 0) for rank in range(4)}
+    made = {}
+    for number, tasks in enumerate((2, 4, 3), start=1):
+        attempt = AttemptId(1, number)
+        drive.start(attempt, document, {rank: places[rank] for rank in range(tasks)})
+        drive.until(lambda: drive.running(attempt) == list(range(tasks)))  # noqa: B023
+        live = cluster.api.get(f"{JOBS}/ring")
+        made[tasks] = live["metadata"]["uid"]
+        assert (live["spec"]["completions"], live["spec"]["parallelism"]) == (tasks, tasks)
+        assert sorted(placed(cluster).values()) == [(f"kwok-{rank}", "1") for rank in range(tasks)]
+        if tasks == 4:
+            end_one(cluster)
+        drive.engine.stop(attempt, 5.0, number + 1)
+        drive.until(lambda: drive.is_finished(attempt))  # noqa: B023
+        drive.engine.forget(attempt)
+    assert made[2] == made[4] != made[3]
+
+
+def end_one(cluster: Cluster) -> None:
+    """Rank 0 succeeds, and its Job has counted it."""
+    [name] = [name for name in placed(cluster) if name.startswith("ring-0-")]
+    cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {"sim/run-for": "0s"}}})
+    cluster.api.until(JOBS, lambda jobs: jobs["ring"]["status"].get("succeeded") == 1)
+
+
 def test_pods_of_ours_that_are_deleted_are_lost_and_come_back_with_the_next_attempt(
     cluster: Cluster, drive: Drive
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS
-from swell.engines.kubernetes.objects import Filling, ObjectSeen, without_server_fields
+from swell.engines.kubernetes.objects import DEPENDANTS_FIRST, Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
 from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, SHARE_MIB, STORE, PodSeen, labelled_job
 from swell.engines.kubernetes.port import PatchKind, Port
@@ -117,7 +117,7 @@ class Hands:
                     return there
                 if whose is not None and not self._is_active(whose):  # left over
                     uid = there["metadata"]["uid"]
-                    self._port.delete(resource, tried, namespace, propagation="Background", uid=uid)
+                    self._port.delete(resource, tried, namespace, propagation=DEPENDANTS_FIRST, uid=uid)
                     raise Conflict(f"{resource} {namespace}/{tried} of an ended job is being removed first") from None
         raise AlreadyExists(f"{resource} {namespace}/{name} and {name}-{wanted.attempt.job} exist and are not ours")
 
@@ -153,7 +153,7 @@ class Hands:
             return
         resource = self._cluster.resources[found.kind]
         with contextlib.suppress(NotFound):
-            self._port.delete(resource, found.name, found.namespace, propagation="Background", uid=found.uid)
+            self._port.delete(resource, found.name, found.namespace, propagation=DEPENDANTS_FIRST, uid=found.uid)
         memory.deleted.add(found.uid)
         memory.fresh = None
 

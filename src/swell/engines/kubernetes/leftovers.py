@@ -14,7 +14,7 @@ from functools import partial
 from threading import Lock
 
 from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.objects import ObjectSeen
+from swell.engines.kubernetes.objects import DEPENDANTS_FIRST, ObjectSeen
 from swell.engines.kubernetes.picture import PodSeen
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import PODS, Resource
@@ -64,7 +64,7 @@ class Leftovers:
     def _remove(self, job: int, now: float) -> None:
         for resource, one in self._of(job):
             try:
-                self._port.delete(resource, one.name, one.namespace, propagation="Background", uid=one.uid)
+                self._port.delete(resource, one.name, one.namespace, propagation=DEPENDANTS_FIRST, uid=one.uid)
             except NotFound:
                 continue
             except SwellError as error:

@@ -10,6 +10,9 @@ from swell.engines.kubernetes.picture import ATTEMPT, JOB, SERVER, STORE, moment
 from swell.model.job import AttemptId
 
 Document = dict[str, Any]
+#: How objects are deleted: they stay until what they made is gone. A new JobSet goes by names, and would take the Jobs
+#: of the last one of its name, which have another size, for its own.
+DEPENDANTS_FIRST = "Foreground"
 FAILED = "Failed"  # what every controller of jobs calls it; for a success each has a word of its own
 
 
