@@ -11,7 +11,7 @@ import pytest
 
 from engines.kubernetes.pieces import make_pod
 from specs import spec
-from swell.adopted import refuse_shares, rigid
+from swell.adopted import read_object, refuse_shares, rigid
 from swell.adopting import Adopter
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.picture import Owner, PodSeen
@@ -54,6 +54,28 @@ def test_what_cannot_be_made_again_has_one_width_and_says_so(kind: str) -> None:
 def test_a_pytorchjob_keeps_its_range_and_what_asks_for_none_is_told_nothing() -> None:
     elastic = spec(width_min=1, width_max=4)
     assert [rigid("PyTorchJob", elastic), rigid("Job", spec())] == [elastic, spec()]
+
+
+def test_a_gang_of_a_job_has_the_size_that_it_was_made_with() -> None:
+    """It ran at the least of its range: the user's own object was suspended, and a task fewer was in it."""
+    template = {
+        "metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "ring"}},
+        "spec": {"schedulerName": "swell", "restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]},
+    }
+    made, _ = read_object(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "j", "namespace": "team", "uid": "u", "annotations": {"swell.dev/tasks": "2..4"}},
+            "spec": {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "template": template},
+        },
+        {},
+    )
+    note = (
+        "it came by kubectl as a Job, which Swell cannot resize: it runs at 3, and the range 2..4 has no effect; "
+        "to have it resized, delete it with kubectl and submit it with `swell submit -f`"
+    )
+    assert (made.width_min, made.width_max, [role.count for role in made.roles], made.notes) == (3, 3, [3], (note,))
 
 
 def is_refused(kind: str, asked: JobSpec) -> bool:

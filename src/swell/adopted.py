@@ -28,22 +28,26 @@ def refuse_shares(kind: str, spec: JobSpec) -> None:
         )
 
 
-def rigid(kind: str, spec: JobSpec) -> JobSpec:
+def rigid(kind: str, spec: JobSpec, tasks: int | None = None) -> JobSpec:
     """Pods and JobSets keep their size while they exist, the pods of a Job cannot be told a new one, and what kubectl
-    made is not ours to make again."""
+    made is not ours to make again. `tasks`: so many it has; None: its size is that of its one task."""
     if kind == "PyTorchJob" or spec.array is not None or spec.width_max == spec.width_min:
         return spec
+    width = spec.width_min if tasks is None else tasks
+    roles = spec.roles if tasks is None else tuple(replace(role, count=tasks) for role in spec.roles)
     note = (
-        f"it came by kubectl as a {kind}, which Swell cannot resize: it runs at {spec.width_min}, "
+        f"it came by kubectl as a {kind}, which Swell cannot resize: it runs at {width}, "
         f"and the range {spec.width_min}..{spec.width_max} has no effect; to have it resized, delete it with kubectl "
         "and submit it with `swell submit -f`"
     )
-    return replace(spec, width_max=spec.width_min, notes=(*spec.notes, note))
+    return replace(spec, width_min=width, width_max=width, roles=roles, notes=(*spec.notes, note))
 
 
 def read_object(document: Document, priority_classes: Mapping[str, int]) -> tuple[JobSpec, Document]:
     spec = read_document(document, replace(CONTEXT, priority_classes=priority_classes))
-    return replace(rigid(document["kind"], spec), is_held=False, retries=0), _reference(document)
+    is_counted = document["kind"] == "Job" and spec.dimension is Dimension.TASKS
+    tasks = document["spec"].get("completions") if is_counted else None
+    return replace(rigid(document["kind"], spec, tasks), is_held=False, retries=0), _reference(document)
 
 
 def read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:

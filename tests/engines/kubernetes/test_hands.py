@@ -9,30 +9,63 @@ import pytest
 
 from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.hands import Hands
+from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.resources import Resource
-from swell.engines.kubernetes.steps import Suspend
+from swell.engines.kubernetes.steps import Change, Suspend
 from swell.engines.kubernetes.wanted import Memory
-from swell.errors import NotFound
+from swell.errors import Conflict, NotFound
 
 from .pieces import make_object, make_seen, make_wanted
 
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
+JOBS = Resource("batch", "v1", "jobs", "Job")
 
 
-def test_an_object_that_is_gone_is_not_believed_to_be_there(port: Port) -> None:
-    """It came and went while its watch was away. Nothing but our own answer spoke of it, and that was believed for
-    ever: an attempt that was to stop tried to suspend it again and again, and never ended."""
-    cluster: Any = SimpleNamespace(resources={"PyTorchJob": PYTORCHJOBS})
-    hands = Hands(
+def hands(port: Port, manifest: dict[str, Any]) -> Hands:
+    cluster: Any = SimpleNamespace(
+        resources={"PyTorchJob": PYTORCHJOBS, "Job": JOBS}, served=lambda kind: (KINDS[kind], JOBS)
+    )
+    return Hands(
         port,
         cluster,
-        lambda _: {},
+        lambda _: manifest,
         store="s",
         namespace="team",
         is_active=lambda _: True,
         runtime_class=lambda: None,
     )
+
+
+def test_an_object_that_is_gone_is_not_believed_to_be_there(port: Port) -> None:
+    """It came and went while its watch was away. Nothing but our own answer spoke of it, and that was believed for
+    ever: an attempt that was to stop tried to suspend it again and again, and never ended."""
     memory = Memory(fresh=make_object())
     with pytest.raises(NotFound):
-        hands.do(Suspend(), make_wanted(is_stopping=True), make_seen(memory.fresh), memory)
+        hands(port, {}).do(Suspend(), make_wanted(is_stopping=True), make_seen(memory.fresh), memory)
     assert memory.fresh is None
+
+
+def test_what_came_by_kubectl_and_cannot_be_begun_again_is_not_deleted() -> None:
+    """A gang that was stopped when one of its ranks had succeeded: what has succeeded in a Job is not done again."""
+    spec = {"completions": 2, "parallelism": 2, "template": {"spec": {"containers": [{"name": "main"}]}}}
+    live = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "team", "uid": "object"},
+        "spec": spec,
+        "status": {"succeeded": 1},
+    }
+    calls: list[str] = []
+    port: Any = SimpleNamespace(
+        get=lambda *_: live,
+        patch=lambda *_, **__: calls.append("patch"),
+        delete=lambda *_, **__: calls.append("delete"),
+    )
+    found = make_object("Job", is_suspended=True)
+    with pytest.raises(Conflict) as refusal:
+        hands(port, live).do(Change(), make_wanted(), make_seen(found), Memory(fresh=found))
+    assert calls == []
+    assert str(refusal.value) == (
+        "Job team/train cannot be begun again: some of its pods have ended well, and Swell does not delete what came "
+        "by kubectl; delete it with kubectl and create it again"
+    )

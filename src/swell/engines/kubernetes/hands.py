@@ -129,6 +129,11 @@ class Hands:
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
         patch = kind.change(live, filled, is_array=wanted.is_array)
+        if patch is None and "uid" in document["metadata"]:
+            raise Conflict(
+                f"{found.kind} {found.namespace}/{found.name} cannot be begun again: some of its pods have ended well, "
+                "and Swell does not delete what came by kubectl; delete it with kubectl and create it again"
+            )
         if patch is None:
             self._remove(found, memory)
             return
