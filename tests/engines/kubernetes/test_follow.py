@@ -8,6 +8,7 @@ import pytest
 
 from engines.kubernetes.pieces import (
     FAILED,
+    FIRST,
     NOW,
     SECOND,
     SUCCEEDED,
@@ -29,7 +30,8 @@ from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 WANTED = make_wanted()
 BEGUN = make_wanted(has_begun=True)
 STOPPING = make_wanted(is_stopping=True, has_begun=True)
-GONE = make_seen(make_object(is_suspended=True))
+OURS = make_object(is_suspended=True, suspended_in=FIRST)
+GONE = make_seen(OURS)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +145,13 @@ GONE = make_seen(make_object(is_suspended=True))
             make_seen(make_object(is_suspended=True), running(0, is_deleting=True)),
             Followed((alive(0),), suspended="PyTorchJob team/train"),
         ),
+        (
+            "somebody else had suspended it when we were to stop it",
+            STOPPING,
+            make_seen(make_object(is_suspended=True), running(0, is_deleting=True)),
+            Followed((alive(0),), suspended="PyTorchJob team/train"),
+        ),
+        ("we have suspended it", STOPPING, make_seen(OURS, running(0, is_deleting=True)), Followed((alive(0),))),
         ("we have not resumed it yet", WANTED, make_seen(make_object(is_suspended=True)), Followed()),
         (
             "somebody has suspended it when it had succeeded",
@@ -166,7 +175,7 @@ GONE = make_seen(make_object(is_suspended=True))
         (
             "one has ended, the other not",
             STOPPING,
-            make_seen(make_object(is_suspended=True), running(1, is_deleting=True)),
+            make_seen(OURS, running(1, is_deleting=True)),
             Followed((alive(1),)),
         ),
         ("all pods are gone", STOPPING, GONE, Followed((never(0, "stopped"), never(1, "stopped")), is_finished=True)),

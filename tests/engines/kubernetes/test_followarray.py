@@ -117,7 +117,7 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
         (
             "it was stopped",
             replace(ARRAY, is_stopping=True),
-            make_seen(replace(JOB, is_suspended=True), ended(0)),
+            make_seen(replace(JOB, is_suspended=True, suspended_in=FIRST), ended(0)),
             Followed((TaskSeen(FIRST, 0, "n1", 0, 950.0, 990.0, 0),), is_finished=True),
         ),
     ],

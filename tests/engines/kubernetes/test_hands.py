@@ -69,3 +69,23 @@ def test_what_came_by_kubectl_and_cannot_be_begun_again_is_not_deleted() -> None
         "Job team/train cannot be begun again: some of its pods have ended well, and Swell does not delete what came "
         "by kubectl; delete it with kubectl and create it again"
     )
+
+
+def test_an_object_that_somebody_else_has_just_suspended_is_not_suspended_by_us() -> None:
+    """Its pods were told to end by that, said that they were ready to stop, and our stop took it for its own doing:
+    the job was begun again at once."""
+    live = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": "team", "uid": "object", "resourceVersion": "2"},
+        "spec": {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": {}},
+    }
+    patches: list[Any] = []
+    port: Any = SimpleNamespace(get=lambda *_: live, patch=lambda *words: patches.append(words[2]) or live)
+    stopping, memory = make_wanted(is_stopping=True), Memory()
+    hands(port, {}).do(Suspend(), stopping, make_seen(make_object()), memory)
+    assert (patches, memory.fresh and memory.fresh.is_suspended) == ([], True)
+    live["spec"]["runPolicy"]["suspend"] = False  # type: ignore[index]
+    hands(port, {}).do(Suspend(), stopping, make_seen(make_object()), memory)
+    mark = {"uid": "object", "annotations": {"swell.dev/suspended": "7.1"}}
+    assert patches == [{"metadata": mark, "spec": {"runPolicy": {"suspend": True}}}]

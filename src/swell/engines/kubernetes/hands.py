@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
@@ -16,7 +16,17 @@ from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.objects import DEPENDANTS_FIRST, Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
-from swell.engines.kubernetes.picture import DEVICE, JOB, NUMBER, RANK, SHARE_MIB, STORE, PodSeen, labelled_job
+from swell.engines.kubernetes.picture import (
+    DEVICE,
+    JOB,
+    NUMBER,
+    RANK,
+    SHARE_MIB,
+    STORE,
+    SUSPENDED,
+    PodSeen,
+    labelled_job,
+)
 from swell.engines.kubernetes.port import PatchKind, Port
 from swell.engines.kubernetes.resources import CLAIMS, PODS, SECRETS, SERVICES, STORAGE_CLASSES, Resource
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
@@ -64,8 +74,7 @@ class Hands:
             case Mark():
                 self._patch(_found(seen), self._mark(wanted), memory)
             case Suspend():
-                found = _found(seen)
-                self._patch(found, KINDS[found.kind].suspension(True), memory)
+                self._suspend(wanted, _found(seen), memory)
             case Resume():
                 found = _found(seen)
                 self._patch(found, KINDS[found.kind].suspension(False), memory)
@@ -139,6 +148,17 @@ class Hands:
             return
         self._patch(found, _merged(patch, kind.suspension(False)), memory)
 
+    def _suspend(self, wanted: Wanted, found: ObjectSeen, memory: Memory) -> None:
+        """Unless somebody else has, a moment ago: our stop is often an answer to that, and it is theirs then."""
+        kind = KINDS[found.kind]
+        with _noting_absence(memory):
+            live = kind.read(self._port.get(self._cluster.resources[found.kind], found.name, found.namespace))
+        if live.is_suspended:
+            memory.fresh = live
+            return
+        mark = {"metadata": {"annotations": {SUSPENDED: str(wanted.attempt)}}}
+        self._patch(found, _merged(kind.suspension(True), mark), memory)
+
     def _mark(self, wanted: Wanted) -> Document:
         return {"metadata": self._filling(wanted).marked({})}
 
@@ -147,11 +167,8 @@ class Hands:
         resource = self._cluster.resources[found.kind]
         # Not one of the same name that was made since.
         body = _merged({"metadata": {"uid": found.uid}}, patch)
-        try:
+        with _noting_absence(memory):
             memory.fresh = kind.read(self._port.patch(resource, found.name, body, found.namespace))
-        except NotFound:
-            memory.fresh = None  # the watch, too, may have missed that it came and went
-            raise
 
     def _remove(self, found: ObjectSeen, memory: Memory) -> None:
         if found.uid in memory.deleted:
@@ -266,6 +283,16 @@ def variables(wanted: Wanted, store: str) -> dict[str, str]:
         "JOB_UUID": job_uuid(store, wanted.attempt.job),
         "JOB_RESTARTED": "TRUE" if wanted.attempt.number > 1 and not wanted.is_array else "FALSE",
     }
+
+
+@contextlib.contextmanager
+def _noting_absence(memory: Memory) -> Iterator[None]:
+    """The watch, too, may have missed that it came and went."""
+    try:
+        yield
+    except NotFound:
+        memory.fresh = None
+        raise
 
 
 def _found(seen: Seen) -> ObjectSeen:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from swell.engines.kubernetes.picture import ATTEMPT, JOB, SERVER, STORE, moment, parse_attempt
+from swell.engines.kubernetes.picture import ATTEMPT, JOB, SERVER, STORE, SUSPENDED, moment, parse_attempt
 from swell.model.job import AttemptId
 
 Document = dict[str, Any]
@@ -55,6 +55,7 @@ class ObjectSeen:
     verdict: Verdict | None  #: None: not ended
     groups: tuple[Group, ...]
     failed_indexes: str = ""  #: of a Job: those it has given up
+    suspended_in: AttemptId | None = None  #: in which of our attempts we last suspended it; None: in none
 
     def offset(self, group: str) -> int | None:
         """The rank of the first pod of a group; None: there is no such group."""
@@ -107,7 +108,6 @@ def read_object(
 ) -> ObjectSeen:
     metadata = document["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    attempt = annotations.get(ATTEMPT, "")
     return ObjectSeen(
         kind=document["kind"],
         namespace=metadata["namespace"],
@@ -116,12 +116,13 @@ def read_object(
         version=metadata["resourceVersion"],
         job=labels.get(JOB, ""),
         store=labels.get(STORE, ""),
-        attempt=parse_attempt(attempt),
+        attempt=parse_attempt(annotations.get(ATTEMPT, "")),
         is_suspended=is_suspended,
         is_deleting="deletionTimestamp" in metadata,
         verdict=verdict,
         groups=tuple(group for group in groups if group.count),
         failed_indexes=failed_indexes,
+        suspended_in=parse_attempt(annotations.get(SUSPENDED, "")),
     )
 
 

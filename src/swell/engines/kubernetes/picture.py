@@ -25,6 +25,7 @@ SCHEDULER = "swell"  # what a pod names as its scheduler to be placed by us
 JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
 ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
+SUSPENDED = "swell.dev/suspended"  # annotation of objects: the attempt that we last suspended one in
 SERVER = "swell.dev/server"  # annotation of objects that came by kubectl and are in an attempt: whose
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -52,11 +52,11 @@ class Sheet:
 
     @property
     def suspended(self) -> str:
-        """Before it has run it may be us who have not resumed it yet."""
+        """Before it has run it may be us who have not resumed it yet; that we suspended it is written on it."""
         wanted, found = self.wanted, self.seen.object
-        if found is None or wanted.is_stopping or not wanted.has_begun or found.attempt != wanted.attempt:
+        if found is None or not wanted.has_begun or found.attempt != wanted.attempt:
             return ""
-        is_over = found.is_deleting or found.verdict is not None
+        is_over = found.is_deleting or found.verdict is not None or found.suspended_in == wanted.attempt
         return f"{found.kind} {found.namespace}/{found.name}" if found.is_suspended and not is_over else ""
 
     @property
