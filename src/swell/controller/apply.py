@@ -206,6 +206,7 @@ def launches(
             idle=spec.idle,
             container=spec.container,
             width=attempt.width,
+            is_elastic=spec.array is None and spec.width_min < spec.width_max,
             manifest=job.manifest,
             has_begun=attempt.started_at is not None,
             shares_mib=tuple(_share_mib(role, job.gpu_memory_mib) for role in spec.roles),

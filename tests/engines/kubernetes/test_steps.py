@@ -148,6 +148,12 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, steps:
     ("what", "wanted", "seen", "steps"),
     [
         (
+            "it has the size the plan wants, but may be resized, so its pods must be told where to report",
+            make_wanted(is_elastic=True),
+            make_seen(make_object(attempt=None), make_pod(0), make_pod(1)),
+            (Suspend(),),
+        ),
+        (
             "it has the size the plan wants",
             WANTED,
             make_seen(make_object(attempt=None), make_pod(0), make_pod(1)),

@@ -94,7 +94,8 @@ def _take_up(wanted: Wanted, seen: Seen, found: ObjectSeen, *, is_ours: bool) ->
     if found.verdict is not None:
         return (Remove(),) if is_ours and not seen.alive else ()
     if not found.is_suspended:
-        is_as_wanted = found.attempt is None and _has_size(found, wanted) and not any(wanted.shares_mib)
+        needs_telling = wanted.is_elastic or any(wanted.shares_mib)  # which pods that are there cannot be
+        is_as_wanted = found.attempt is None and _has_size(found, wanted) and not needs_telling
         return (Mark(),) if is_as_wanted else (Suspend(),)
     if seen.alive:
         return ()  # resumed now, its controller would count those that are still ending (docs/decisions/0010)

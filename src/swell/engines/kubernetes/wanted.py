@@ -47,6 +47,7 @@ class Wanted:
     grace_s: float
     has_begun: bool  #: it was seen before, also by a server before this one
     tasks: int  #: ranks; of an array all its indices, also those that are done
+    is_elastic: bool = False  #: its pods must be told where to report
     time_limit_s: float | None = None  #: of a gang; None: endless
     draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
@@ -77,6 +78,7 @@ class Wanted:
             grace_s=first.grace_s,
             has_begun=first.has_begun,
             tasks=first.world_size,
+            is_elastic=first.is_elastic,
             time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
             draining=draining,
         )
