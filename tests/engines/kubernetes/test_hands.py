@@ -66,8 +66,8 @@ def test_what_came_by_kubectl_and_cannot_be_begun_again_is_not_deleted() -> None
         hands(port, live).do(Change(), make_wanted(), make_seen(found), Memory(fresh=found))
     assert calls == []
     assert str(refusal.value) == (
-        "Job team/train cannot be begun again: some of its pods have ended well, and Swell does not delete what came "
-        "by kubectl; delete it with kubectl and create it again"
+        "Job team/train cannot be begun as it is: some of its pods have ended well, or its size would have to change, "
+        "and Swell does not delete what came by kubectl; delete it with kubectl and create it again"
     )
 
 
@@ -89,3 +89,30 @@ def test_an_object_that_somebody_else_has_just_suspended_is_not_suspended_by_us(
     hands(port, {}).do(Suspend(), stopping, make_seen(make_object()), memory)
     mark = {"uid": "object", "annotations": {"swell.dev/suspended": "7.1"}}
     assert patches == [{"metadata": mark, "spec": {"runPolicy": {"suspend": True}}}]
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet"])
+def test_a_job_is_resumed_when_its_controller_has_counted_what_its_suspension_has_ended(kind: str) -> None:
+    """One that was released at once had failed: what its suspension had ended was counted after it was resumed."""
+    job = {"completions": 2, "parallelism": 2, "template": {"spec": {"containers": [{"name": "main"}]}}}
+    spec = job if kind == "Job" else {"replicatedJobs": [{"name": "workers", "template": {"spec": job}}]}
+    live: dict[str, Any] = {
+        "apiVersion": KINDS[kind].api_version,
+        "kind": kind,
+        "metadata": {"name": "train", "namespace": "team", "uid": "object", "resourceVersion": "2"},
+        "spec": spec,
+        "status": {"uncountedTerminatedPods": {"failed": ["uid"]}},
+    }
+    patches: list[Any] = []
+    port: Any = SimpleNamespace(
+        get=lambda *_: live,
+        list=lambda _: SimpleNamespace(items=[live]),  # of a JobSet, as if its Job
+        patch=lambda *words: patches.append(words[2]) or live,
+    )
+    found = make_object(kind, is_suspended=True)
+    with pytest.raises(Conflict, match=r"pods of .* that have ended are not counted yet"):
+        hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+    assert patches == []
+    live["status"] = {"uncountedTerminatedPods": {}, "failed": 2}
+    hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+    assert [patch["spec"]["suspend"] for patch in patches] == [False]

@@ -19,6 +19,7 @@ from swell.engines.kubernetes.ownpods import make_pod, make_services
 from swell.engines.kubernetes.picture import (
     DEVICE,
     JOB,
+    JOBSET_NAME,
     NUMBER,
     RANK,
     SHARE_MIB,
@@ -27,7 +28,7 @@ from swell.engines.kubernetes.picture import (
     PodSeen,
     labelled_job,
 )
-from swell.engines.kubernetes.port import PatchKind, Port
+from swell.engines.kubernetes.port import PatchKind, Port, Selection
 from swell.engines.kubernetes.resources import CLAIMS, PODS, SECRETS, SERVICES, STORAGE_CLASSES, Resource
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
@@ -135,18 +136,30 @@ class Hands:
         document = self.manifest(wanted)
         kind, resource = self._cluster.served(found.kind)
         live = self._port.get(resource, found.name, found.namespace)
+        self._refuse_uncounted(found, live)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
         patch = kind.change(live, filled, is_array=wanted.is_array)
         if patch is None and "uid" in document["metadata"]:
             raise Conflict(
-                f"{found.kind} {found.namespace}/{found.name} cannot be begun again: some of its pods have ended well, "
-                "and Swell does not delete what came by kubectl; delete it with kubectl and create it again"
+                f"{found.kind} {found.namespace}/{found.name} cannot be begun as it is: some of its pods have ended "
+                "well, or its size would have to change, and Swell does not delete what came by kubectl; delete it "
+                "with kubectl and create it again"
             )
         if patch is None:
             self._remove(found, memory)
             return
         self._patch(found, _merged(patch, kind.suspension(False)), memory)
+
+    def _refuse_uncounted(self, found: ObjectSeen, live: Document) -> None:
+        """Of a Job that is resumed before its controller has counted the pods that its suspension has ended, they are
+        failures, which may be more than it allows."""
+        jobs = [live] if found.kind == "Job" else []
+        if found.kind == "JobSet":
+            name = f"{JOBSET_NAME}={found.name}"
+            jobs = list(self._port.list(Selection(self._cluster.resources["Job"], found.namespace, labels=name)).items)
+        if any(_uncounted(job) for job in jobs):
+            raise Conflict(f"pods of {found.kind} {found.namespace}/{found.name} that have ended are not counted yet")
 
     def _suspend(self, wanted: Wanted, found: ObjectSeen, memory: Memory) -> None:
         """Unless somebody else has, a moment ago: our stop is often an answer to that, and it is theirs then."""
@@ -298,6 +311,10 @@ def _noting_absence(memory: Memory) -> Iterator[None]:
 def _found(seen: Seen) -> ObjectSeen:
     assert seen.object is not None, "this step is only for an object that was seen"
     return seen.object
+
+
+def _uncounted(job: Document) -> bool:
+    return any(((job.get("status") or {}).get("uncountedTerminatedPods") or {}).values())
 
 
 def _owner(api_version: str, kind: str, name: str, uid: str) -> Document:
