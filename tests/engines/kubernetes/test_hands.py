@@ -19,11 +19,13 @@ from .pieces import make_object, make_seen, make_wanted
 
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
 JOBS = Resource("batch", "v1", "jobs", "Job")
+JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 
 
 def hands(port: Port, manifest: dict[str, Any]) -> Hands:
     cluster: Any = SimpleNamespace(
-        resources={"PyTorchJob": PYTORCHJOBS, "Job": JOBS}, served=lambda kind: (KINDS[kind], JOBS)
+        resources={"PyTorchJob": PYTORCHJOBS, "Job": JOBS, "JobSet": JOBSETS},
+        served=lambda kind: (KINDS[kind], JOBS),
     )
     return Hands(
         port,
