@@ -17,8 +17,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.racecourse import GROUPS, NAMESPACE, clean, connected, gather, pod, pod_group, racecourse, serving
-from bench.rows import Row, Setting, progress
+from bench.racecourse import (
+    GROUPS,
+    NAMESPACE,
+    clean,
+    connected,
+    gather,
+    in_drawn_order,
+    pod,
+    pod_group,
+    racecourse,
+    serving,
+)
+from bench.rows import Row, Setting
 from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.picture import PodSeen, read_pod
 from swell.engines.kubernetes.port import Selection
@@ -94,12 +105,7 @@ def run(setting: Setting) -> Iterator[Row]:
             "coscheduling": partial(_theirs, kubeconfig, "coscheduling"),
             "swell": partial(_ours, kubeconfig, setting.folder),
         }
-        order = sorted(contenders)
-        setting.random().shuffle(order)
-        results: dict[str, Result] = {}
-        for name in order:
-            results[name] = contenders[name](sizes)
-            progress(f"clogging: {name} {results[name]}")
+        results = in_drawn_order(setting, "clogging", contenders, sizes)
     yield from rows(sizes, results)
 
 

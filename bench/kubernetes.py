@@ -16,8 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from bench.installation import TICKS_PER_S
-from bench.racecourse import GROUPS, NAMESPACE, clean, connected, gather, pod, pod_group, racecourse, serving
-from bench.rows import Row, Setting, progress
+from bench.racecourse import (
+    GROUPS,
+    NAMESPACE,
+    clean,
+    connected,
+    gather,
+    in_drawn_order,
+    pod,
+    pod_group,
+    racecourse,
+    serving,
+)
+from bench.rows import Row, Setting
 from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.picture import PodSeen, read_pod
@@ -79,13 +90,7 @@ def run(setting: Setting) -> Iterator[Row]:
             "swell": partial(_ours, kubeconfig, setting.folder),
         }
         for workload in workloads:
-            order = sorted(contenders)
-            setting.random().shuffle(order)
-            results: dict[str, Result] = {}
-            for name in order:
-                results[name] = contenders[name](workload)
-                progress(f"{workload.name}: {name} {results[name]}")
-            yield from _rows(workload, results, nodes)
+            yield from _rows(workload, in_drawn_order(setting, workload.name, contenders, workload), nodes)
 
 
 def _rows(workload: Workload, results: dict[str, Result], nodes: int) -> Iterator[Row]:

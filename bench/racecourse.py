@@ -6,11 +6,11 @@ One real control plane with simulated nodes, for every contender the same one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.folders import subfolder
 from bench.installation import swell
@@ -24,9 +24,24 @@ from swell.state import StateFolder
 
 GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 NAMESPACE = "default"
+Work = TypeVar("Work")
+Outcome = TypeVar("Outcome")
 GONE_S_MAX = 600.0
 QUIET_S_MAX = 120.0
 BUSY_MAX = 0.15  # of all cores: heartbeats of simulated nodes
+
+
+def in_drawn_order(
+    setting: Setting, label: str, contenders: Mapping[str, Callable[[Work], Outcome]], work: Work
+) -> dict[str, Outcome]:
+    """What each made of it."""
+    order = sorted(contenders)
+    setting.random().shuffle(order)
+    results: dict[str, Outcome] = {}
+    for name in order:
+        results[name] = contenders[name](work)
+        progress(f"{label}: {name} {results[name]}")
+    return results
 
 
 @contextmanager

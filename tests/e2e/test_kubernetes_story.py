@@ -321,11 +321,7 @@ def test_a_job_that_is_suspended_with_kubectl_is_held_until_it_is_released(stage
     stage.kubectl("patch", "pytorchjob", "paused", "--type", "merge", "-p", patch)
     stage.until(job, "held")
     why = stage.said("why", str(job)).stdout
-    done = shown(stage, job)["progress"]["epochs_done"]
-    stage.said("release", str(job))
-    stage.server.until_true(job, lambda found: found["progress"]["epochs_done"] > done, patience_s=PATIENCE_S)
-    stage.say_enough("paused")
-    stage.until(job, "succeeded")
+    release_and_end(stage, job, "paused")
 
     assert why == (
         f"job {job} (paused) is held: Held\n"
@@ -341,11 +337,7 @@ def test_a_job_that_is_held_stops_at_its_checkpoint_and_goes_on_there_when_it_is
     stage.until(job, "held")
     suspended = stage.kubectl("get", "pytorchjob", "rested", "-o", "jsonpath={.spec.runPolicy.suspend}")
     why = stage.said("why", str(job)).stdout
-    done = shown(stage, job)["progress"]["epochs_done"]
-    stage.said("release", str(job))
-    stage.server.until_true(job, lambda found: found["progress"]["epochs_done"] > done, patience_s=PATIENCE_S)
-    stage.say_enough("rested")
-    stage.until(job, "succeeded")
+    release_and_end(stage, job, "rested")
 
     assert suspended == "true"
     assert why.startswith(f"job {job} (rested) is held: Held\n")
@@ -414,6 +406,15 @@ def free_gpus(stage: Stage) -> dict[str, tuple[int, int]]:
     nodes = stage.said("nodes", "-o", "json").json
     free = {node["name"]: [gpu for gpu in node["gpus"] if not gpu["outsiders_mib"]] for node in nodes}
     return {node["name"]: (len(free[node["name"]]), len(node["gpus"])) for node in nodes}
+
+
+def release_and_end(stage: Stage, job: int, name: str) -> None:
+    """It trains on, and ends well."""
+    done = shown(stage, job)["progress"]["epochs_done"]
+    stage.said("release", str(job))
+    stage.server.until_true(job, lambda found: found["progress"]["epochs_done"] > done, patience_s=PATIENCE_S)
+    stage.say_enough(name)
+    stage.until(job, "succeeded")
 
 
 def has_trained(document: Document) -> bool:
