@@ -98,7 +98,8 @@ def _rows(workload: Workload, results: dict[str, Result], nodes: int) -> Iterato
     unit = "gangs/s" if workload.size > 1 else "pods/s"
     rates = {name: result.bound / workload.size / result.seconds for name, result in results.items()}
     for name in ("naive", "kube-scheduler", "coscheduling"):
-        detail = {"nodes": nodes, "pods": workload.pods, "bound by them": results[name].bound, "seconds": ours.seconds}
+        bound = {"bound": ours.bound, "bound by them": results[name].bound}
+        detail = {"nodes": nodes, "pods": workload.pods, **bound, "seconds": ours.seconds}
         yield Row("kubernetes", f"{workload.name} beside {name}", unit, rates["swell"], rates[name], detail=detail)
     yield from _costs("kubernetes", workload, ours)
 

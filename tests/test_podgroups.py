@@ -114,6 +114,16 @@ def test_members_wait_until_as_many_are_there_as_the_podgroup_says(world: World)
     ]
 
 
+def test_one_that_came_while_the_others_were_looked_at_is_not_left_alone(world: World) -> None:
+    """It made them whole, and they were taken in without it: two jobs (faults 77)."""
+    world.say(3)
+    world.missing(*map(member, range(3)))
+    late = [member(0), member(1)]
+    assert world.groups.missing(group_of(late[0]), late) == (
+        "3 of 3 pods of the group 'gang' are there; they start together when it is whole"
+    )
+
+
 def test_a_straggler_waits_for_nobody_once_enough_are_placed(world: World) -> None:
     """Only those that were not taken in yet were counted: of five with minMember 3 two waited for ever."""
     world.say(3)

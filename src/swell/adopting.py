@@ -21,7 +21,7 @@ from swell.engines.kubernetes.life import uids
 from swell.engines.kubernetes.picture import SERVER, PodSeen
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import NotServed
-from swell.errors import NotFound, Rejected, SwellError
+from swell.errors import Denied, NotFound, Rejected, SwellError, Unavailable
 from swell.model.job import JobId, JobSpec
 from swell.podgroups import SETTLED_S, Group, PodGroups, group_of
 from swell.store import JobRecord, NewJob
@@ -168,6 +168,11 @@ class Adopter(threading.Thread):
                     refuse_shares(group.kind, one[0])
             except (NotFound, NotServed):
                 continue  # deleted meanwhile
+            except (Unavailable, Denied) as trouble:  # it is looked at again; the others have nothing to do with it
+                if str(trouble) not in self._incomplete.values():
+                    log.warning("%s %s/%s cannot be read: %s", group.kind, group.namespace, group.name, trouble)
+                incomplete |= dict.fromkeys((pod.uid for pod in pods), str(trouble))
+                continue
             except Rejected as refusal:
                 log.warning("%s %s/%s is not for us: %s", group.kind, group.namespace, group.name, refusal)
                 roots = set(map(self._cluster.root, pods))
@@ -236,11 +241,12 @@ class Adopter(threading.Thread):
 
     def _leave(self) -> None:
         """What another places, or takes in, is not ours any more; unless it has begun, then it is ours to the end."""
+        waiting = [(job, reference) for job, reference in self._references.items() if not self._is_begun(job)]
         left = [
             job
-            for job, reference in self._references.items()
+            for job, reference in waiting
             if (self._intake.leaves(reference["metadata"]["namespace"]) or self._is_placed(reference))
-            and not self._is_begun(job)
+            and not self._is_begun(job)  # meanwhile: then it was us who placed it
         ]
         if not left:
             return

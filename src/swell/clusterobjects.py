@@ -42,7 +42,7 @@ class ClusterObjects:
         """What an attempt's objects are made from; of several, a list."""
         document = self._store.manifest(wanted.manifest)
         if not is_native(document):
-            return as_created(document)
+            return _named(as_created(document), wanted.name, wanted.attempt.job)
         job = self._store.job(wanted.attempt.job)
         return self._native(job.spec, job.id, wanted.width)
 
@@ -90,11 +90,28 @@ class ClusterObjects:
         if document["kind"] == "List":
             return [(SERVICES if one["kind"] == "Service" else PODS, one) for one in document["items"][:2]]
         filling = Filling(0, TRIAL, AttemptId(0, 1), sizes(spec), TRIAL, is_array=spec.array is not None)
-        given = without_server_fields(as_created(document))
+        given = without_server_fields(_named(as_created(document), spec.name, 0))
         if document["kind"] == "Pod":
             return [(PODS, {**given, "spec": fill_pod(given["spec"], filling.roles[0], filling)})]
         kind, resource = self._cluster.served(document["kind"])
-        return [(resource, kind.fill(given, filling))]
+        filled = kind.fill(given, filling)
+        return [(resource, filled), *((PODS, _pod_of(filled, template)) for template in kind.templates(filled))]
+
+
+def _named(document: Document, name: str, job: int) -> Document:
+    """Where the API server would choose a name, we do: what was made must be found again, whatever became of us."""
+    metadata = document["metadata"]
+    if metadata.get("name"):
+        return document
+    return {**document, "metadata": {**metadata, "name": object_name(name, job)}}
+
+
+def _pod_of(document: Document, template: Document) -> Document:
+    """As its controller will make it: a quota, or what keeps pods of its kind out, is heard of before it has begun."""
+    metadata = document["metadata"]
+    names = {"name": f"{metadata['name']}-{TRIAL}", "namespace": metadata.get("namespace")}
+    own = {name: value for name, value in (template.get("metadata") or {}).items() if name in ("labels", "annotations")}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **names}, "spec": template["spec"]}
 
 
 def sizes(spec: JobSpec) -> tuple[RoleSize, ...]:

@@ -73,12 +73,14 @@ class PodGroups:
             if not (pod.has_ended or pod.is_deleting)
         ]
         there = [pod for pod in living if pod.node or (pod.document is not None and not self._is_taken(pod))]
+        known = {pod.uid for pod in pods}
+        is_old = any(not pod.node and group_of(pod) == group and pod.uid not in known for pod in there)
         size = self._size(group, pods)
         if size is None:
             is_whole = self._now() - max(pod.created_at for pod in pods) >= SETTLED_S
         else:
             is_whole = len(there) >= size
-        if is_whole:
+        if is_whole and not is_old:  # one that came since `pods` were looked for would be left alone
             return None
         of = "" if size is None else f" of {size}"
         before = sum(not pod.node and self._is_taken(pod) for pod in living)

@@ -282,4 +282,7 @@ class FolderWatch(threading.Thread):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)  # all is closed; to give back the memory of a large cluster piece by piece takes half a minute

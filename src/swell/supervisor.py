@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -23,14 +24,18 @@ class WorkerSupervisor(threading.Thread):
     def __init__(self, state: StateFolder) -> None:
         super().__init__(name="worker-supervisor", daemon=True)
         self._state = state
+        self._spawned: subprocess.Popen[bytes] | None = None
         self.is_closing = False
 
     def close(self) -> None:
         """A server that ends in order takes its worker along; tasks stay, and the next worker takes them up."""
         self.is_closing = True
+        if self._spawned is not None:  # it may not have its lock yet
+            self._spawned.terminate()
         holder = self._state.lock_holder("worker")
         if holder:
-            os.kill(holder, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(holder, signal.SIGTERM)
         self.join(WORKER_ENDS_S)
 
     def run(self) -> None:
@@ -39,7 +44,8 @@ class WorkerSupervisor(threading.Thread):
             if holder:
                 wait_for_end(holder)
             else:
-                self._spawn().wait()
+                self._spawned = self._spawn()
+                self._spawned.wait()
             if not self.is_closing:
                 time.sleep(RESPAWN_S)
 

@@ -76,6 +76,22 @@ def test_one_whose_image_cannot_be_used_fails_in_the_runtimes_words_and_is_not_t
     )
 
 
+def test_one_that_its_controller_has_given_up_fails_in_the_controllers_words(stage: Stage) -> None:
+    job = stage.submit()
+    stage.begin(job)
+    problem = "Job has reached the specified backoff limit"
+    stage.ended(job, 0, None, "", problem)
+    stage.run(job, done=True)
+    stage.cycle()
+    assert (stage.states(job), stage.job(job).exit_code) == (["failed"], None)
+    assert stage.why(job) == Reason(
+        Code.TASK_FAILED,
+        f"task 0 failed and left no exit code; {problem}",
+        {"job": job, "rank": 0, "exit_code": None, "node": "a", "failed": 1, "problem": problem},
+        f"swell logs --rank 0 {job}",
+    )
+
+
 # -- deleted by somebody else --------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.stage import Stage
-from swell.errors import Conflict, NotFound, Rejected
+from swell.errors import Conflict, NotFound, Rejected, Unavailable
 from swell.model.job import After, JobState, ResizeMode
 from swell.model.launch import CAUSE_STOPPED
 from swell.model.reason import Code
@@ -436,3 +436,12 @@ def test_an_array_is_not_scaled(stage: Stage) -> None:
         Rejected,
         "job 1 is an array; how many of its tasks run at once is in its own spec",
     )
+
+
+def test_what_is_asked_of_one_that_has_ended_is_refused(stage: Stage) -> None:
+    """Nobody ever answered, and whoever waited for that kept the server from ending."""
+    job = stage.submit()
+    stage.controller.start()
+    stage.controller.close()
+    with pytest.raises(Unavailable, match="the server is ending"):
+        stage.controller.hold(job, by="me")

@@ -145,6 +145,7 @@ def test_an_urgent_job_stops_a_rigid_one_which_goes_on_from_its_checkpoint(stage
     [asked] = [event["detail"] for event in stopped["events"] if event["kind"] == "AskedToYield"]
     assert (asked["width"], asked["when"], asked["cause"]) == (0, "at-checkpoint", f"preempted by job {high}")
     assert re.match(rf"job {low} \(low\) is queued: WaitingForRoom\n.*; the rest is held by job {high};", why), why
+    assert why.endswith(f"\n  note: attempt 1 was asked to give its room back: preempted by job {high}\n"), why
     assert re.search(rf"the rest is held by job {low}\b|NotYetPlanned|Starting|is running", reason), reason
 
 
@@ -276,6 +277,19 @@ def test_an_image_that_cannot_be_had_is_said_in_the_kubelets_words(stage: Stage)
         '"swell.test/missing:1" is not present with pull policy of Never\n'
         "  next: correct the image's name, or what it needs to be pulled with, and submit it again\n"
     )
+
+
+def test_a_pod_that_waits_for_a_secret_that_is_not_there_says_so_in_the_kubelets_words(stage: Stage) -> None:
+    document = pod("keyless", "true")
+    document["spec"]["volumes"] = [{"name": "key", "secret": {"secretName": "nope"}}]
+    document["spec"]["containers"][0]["volumeMounts"] = [{"name": "key", "mountPath": "/key"}]
+    [job] = stage.submit(document)
+    stage.server.until_true(job, lambda found: "FailedMount" in str(found["reason"]), patience_s=PATIENCE_S)
+    why = stage.said("why", str(job)).stdout
+    stage.said("cancel", str(job))
+
+    assert why.startswith(f"job {job} (keyless) is starting: Starting\n"), why
+    assert 'does not start: FailedMount: MountVolume.SetUp failed for volume "key" : secret "nope" not found' in why
 
 
 @pytest.mark.parametrize(

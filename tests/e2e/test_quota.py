@@ -12,7 +12,7 @@ import yaml
 
 from cluster.api import Object
 from cluster.cluster import Cluster
-from cluster.jobs import ON_KWOK, PODS, job, pod, pytorchjob
+from cluster.jobs import JOBS, ON_KWOK, PODS, PYTORCHJOBS, job, pod, pytorchjob
 from cluster.starting import started
 from onitscluster import module_server
 from server import Result, Server
@@ -61,17 +61,28 @@ def trouble(document: dict[str, Any]) -> str:
     return "" if reason is None else str(reason["evidence"].get("trouble") or reason["evidence"].get("problem") or "")
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        pod("greedy", "true", on=ON_KWOK, gpus=3),
+        job("greedy", "true", count=2, on=ON_KWOK, gpus=3),
+        pytorchjob("greedy", "true", "true", workers=1, on=ON_KWOK, gpus=3),
+    ],
+    ids=["Pod", "Job", "PyTorchJob"],
+)
 def test_one_that_a_quota_never_lets_in_is_refused_in_its_words_and_leaves_nothing(
-    cluster: Cluster, server: Server
+    cluster: Cluster, server: Server, document: Object
 ) -> None:
-    refused = submit(server, pod("greedy", "true", on=ON_KWOK, gpus=3))
+    """Also one whose pods are made by a controller, which would be told of it, and not we."""
+    refused = submit(server, document)
     assert (refused.code, refused.stdout) == (2, "")
     said = f"exceeded quota: team, requested: {GPUS}=3, used: {GPUS}=0, limited: {GPUS}=2"
     assert said in refused.stderr
     assert refused.stderr.endswith(
         "; it would not fit if it were alone there: ask for less, or let the quota be raised\n"
     )
-    assert (server.jobs(), cluster.api.get(PODS)["items"]) == ([], [])
+    assert server.jobs() == []
+    assert [cluster.api.get(path)["items"] for path in (PODS, JOBS, PYTORCHJOBS)] == [[], [], []]
 
 
 def test_what_a_full_quota_keeps_out_waits_says_so_and_starts_when_it_is_raised(

@@ -71,6 +71,7 @@ def test_ddp_is_widened_narrowed_scaled_and_preempted_and_learns_as_if_nothing_h
 
     urgent = server.start("--name", "urgent", "--priority", "9", "--cpus", "2", "--", *wait_at(gates[2]))
     server.until(urgent, "running", patience_s=60)
+    why = server.swell("why", str(job)).stdout
     assert server.swell("scale", str(job), "auto").code == 0
     gates[1].open()
     gates[2].open()
@@ -84,6 +85,7 @@ def test_ddp_is_widened_narrowed_scaled_and_preempted_and_learns_as_if_nothing_h
         "scaled to 1 by hand",
         f"preempted by job {urgent}",
     ]
+    assert why.endswith(f"note: attempt 4 was asked to give its room back: preempted by job {urgent}\n"), why
     assert [life.width for life in story.lives[:4]] == [2, 3, 2, 1]
     assert [life.outcome for life in story.lives] == [*["yielded"] * (len(story.lives) - 1), "succeeded"]
     counted = [story.document[name] for name in ("preemptions", "failures", "lost_gpu_seconds")]

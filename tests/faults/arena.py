@@ -27,7 +27,7 @@ from .proxy import Proxy
 from .workload import PATHS, Case
 
 NODES = 3
-GPU_MIB = 16384  # of each GPU
+GPU_LABELS = {"nvidia.com/gpu.memory": "16384"}  # MiB of each GPU
 ENDS_S = 240.0  # within this everything has ended, once nothing disturbs any more
 CLEARED_S = 90.0
 LOOK_S = 0.2
@@ -51,7 +51,7 @@ class Arena:
         self.problems: list[str] = []
         self.jobs: list[Job] = []  # as they were at the end
         self.is_calm, self.is_closed = threading.Event(), threading.Event()
-        self.nodes = render_nodes(NODES, labels={"nvidia.com/gpu.memory": str(GPU_MIB)})
+        self.nodes = render_nodes(NODES, labels=GPU_LABELS)
         for node in self.nodes:
             cluster.api.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"metadata": node["metadata"]})
         self.state = StateFolder(folder / "state")

@@ -13,7 +13,7 @@ from cluster.jobs import pod as make_pod
 from cluster.kwok import REFUSE, SUCCEED, add_nodes, render_nodes
 from engines.kubernetes.wire import Request
 
-from .arena import Arena
+from .arena import GPU_LABELS, Arena
 from .history import PodSighting
 from .kills import FIRES_S, counter, killed, killed_at_a_bind, killed_at_a_resize
 from .proxy import Before, Lose, Meddling, Refuse, bound_pod, is_bind, is_watch
@@ -48,7 +48,7 @@ def with_rival(arena: Arena, lots: random.Random) -> str:
 def bound_by_another(arena: Arena, lots: random.Random) -> str:
     """Another scheduler is faster: it binds our pod itself, to a node that is cordoned."""
     count = lots.randint(1, 3)
-    [aside] = render_nodes(1, prefix="aside")
+    [aside] = render_nodes(1, prefix="aside", labels=GPU_LABELS)
     if aside["metadata"]["name"] not in arena.recorder.history.nodes:
         add_nodes(arena.cluster.api, [{**aside, "spec": {"unschedulable": True}}])
     target = {"apiVersion": "v1", "kind": "Node", "name": aside["metadata"]["name"]}

@@ -105,6 +105,7 @@ class Recorder:
     def __init__(self, api: Api) -> None:
         self.history = History()
         self._api = api
+        self.problems: list[str] = []  #: what was shown and could not be read
         self._is_closing = False
         self._connections: set[http.client.HTTPSConnection] = set()
         follow: Sequence[tuple[str, Callable[[str, Object], None]]] = (
@@ -142,14 +143,21 @@ class Recorder:
             except (OSError, http.client.HTTPException, Refused, ValueError):
                 time.sleep(PAUSE_S)
 
+    def _tell(self, tell: Callable[[str, Object], None], kind: str, item: Object) -> None:
+        """Something unreadable must not end a thread without which nothing is seen, nor be passed over."""
+        try:
+            tell(kind, item)
+        except Exception as error:  # noqa: BLE001
+            self.problems.append(f"{item['metadata'].get('name')} could not be read: {error!r}")
+
     def _list(self, path: str, tell: Callable[[str, Object], None], known: dict[str, Object]) -> str:
         listing = self._api.get(path)
         there = {item["metadata"]["uid"]: item for item in listing["items"]}
         for uid in known.keys() - there.keys():
-            tell("DELETED", known.pop(uid))
+            self._tell(tell, "DELETED", known.pop(uid))
         for uid, item in there.items():
             known[uid] = item
-            tell("MODIFIED", item)
+            self._tell(tell, "MODIFIED", item)
         return str(listing["metadata"]["resourceVersion"])
 
     def _watch(self, path: str, version: str, tell: Callable[[str, Object], None], known: dict[str, Object]) -> str:
@@ -159,7 +167,11 @@ class Recorder:
         query = f"?watch=1&allowWatchBookmarks=true&resourceVersion={version}"
         try:
             connection.request("GET", path + query, headers=self._api.headers())
-            for line in connection.getresponse():
+            response = connection.getresponse()
+            if response.status != 200:  # it starts, or has too much to do
+                time.sleep(PAUSE_S)
+                return ""
+            for line in response:
                 event: dict[str, Any] = json.loads(line)
                 item = event["object"]
                 if event["type"] == "ERROR" or "metadata" not in item:
@@ -167,7 +179,7 @@ class Recorder:
                 version = str(item["metadata"].get("resourceVersion") or version)
                 if event["type"] != "BOOKMARK":
                     known[item["metadata"]["uid"]] = item
-                    tell(event["type"], item)
+                    self._tell(tell, event["type"], item)
                     if event["type"] == "DELETED":
                         del known[item["metadata"]["uid"]]
         except (OSError, http.client.HTTPException, ValueError):

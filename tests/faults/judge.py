@@ -145,7 +145,13 @@ def half_bound(case: Case, pods: Sequence[PodSighting], outages: Sequence[Outage
 
 
 def hindered_s(begin: float, end: float, outages: Sequence[Outage]) -> float:
-    return sum(max(0.0, min(end, one.end + RECOVERY_S) - max(begin, one.begin)) for one in outages)
+    """Of that time; where two overlap it counts once."""
+    hindered, until = 0.0, begin
+    for one in sorted(outages, key=lambda one: one.begin):
+        first, last = max(until, one.begin), min(end, one.end + RECOVERY_S)
+        if last > first:
+            hindered, until = hindered + last - first, last
+    return hindered
 
 
 def moments(pods: Sequence[PodSighting]) -> Iterator[dict[str, PodSighting]]:

@@ -47,8 +47,8 @@ def _play(arena: Arena, case: Case) -> None:
     try:
         time.sleep(lots.uniform(0.0, 3.0))
         PARTS.get(case.name, _bring)(arena, case, lots)
-    except AssertionError as error:
-        arena.problems.append(str(error))
+    except Exception as error:  # noqa: BLE001  a thread that ends in silence would be missed much later
+        arena.problems.append(f"{case}: {error!r}")
 
 
 # -- people ------------------------------------------------------------------------------------------------------
@@ -80,7 +80,8 @@ def _hold(arena: Arena, case: Case, lots: random.Random) -> None:
         arena.until(case.name, is_running)
     time.sleep(lots.uniform(0.0, 2.0))
     arena.ask(case.name, lambda client: client.hold(case.name))
-    arena.until(case.name, lambda job: job["state"] == "held")
+    if not arena.until(case.name, lambda job: job["state"] == "held") and case.name not in arena.taken:
+        arena.problems.append(f"{case} was never held")
     time.sleep(lots.uniform(0.0, 4.0))
     arena.ask(case.name, lambda client: client.release(case.name))
     arena.let_end(case)
@@ -204,7 +205,10 @@ def _reserve(arena: Arena) -> None:
             if one.phase != "Running" or one.gpu:
                 continue
             names = (f"GPU-{one.node}-{number}" for number in range(GPUS))
-            gpu = next(name for name in names if name not in [other.gpu for other in there])
+            gpu = next((name for name in names if name not in [other.gpu for other in there]), "")
+            if not gpu:
+                arena.problems.append(f"{one.name} runs on {one.node}, where all GPUs are reserved")
+                return
             note = {"metadata": {"uid": one.uid, "annotations": {"swell.dev/gpu": gpu, "swell.dev/gpu-total-mib": "0"}}}
             with contextlib.suppress(OSError, Refused):
                 arena.cluster.api.patch(f"{PODS}/{one.name}", note)

@@ -65,7 +65,6 @@ class Proxy:
         self._listener = Listener(self._answer)
         host, port = self._listener.server_address[:2]
         self.url = f"http://{host!s}:{port}"
-        self.binds = 0  # passed on, whatever was answered
 
     def close(self) -> None:
         self._listener.close()
@@ -120,7 +119,6 @@ class Proxy:
     def _find(self, request: Request) -> Meddling | None:
         now = time.monotonic()
         with self._lock:
-            self.binds += is_bind(request)
             self._rules = [(until, rule) for until, rule in self._rules if until > now]
             found = (rule(request) for _, rule in self._rules)
             return next((one for one in found if one is not None), None)

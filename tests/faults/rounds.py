@@ -81,6 +81,7 @@ def verdict(arena: Arena, cases: Sequence[Case]) -> list[str]:
     """When all has ended and everything was deleted."""
     ends = arena.await_ends(cases)
     problems = judge(arena.recorder.history, cases, arena.outages, ends, arena.taken)
+    problems = [*arena.recorder.problems, *problems]
     return problems if problems else arena.clear(cases)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .history import History, NodeSighting, PodSighting, read_node, read_pod
-from .judge import Outage, judge
+from .judge import RECOVERY_S, Outage, hindered_s, judge
 from .workload import Case
 
 GANG = Case("c01", "submit", "native", (), "succeeded", tasks=2, is_gang=True)
@@ -142,6 +142,13 @@ def test_a_job_that_ends_at_another_width_or_after_fewer_epochs_is_told() -> Non
     problem = "should be succeeded at width 1 after 60 epochs once, but Swell has it as ['succeeded at width 2']"
     told = judge(History([], NODES), [case], (), {"c02": ["succeeded at width 2"]})
     assert told == [f"c02 (Pod by kubectl) {problem}"]
+
+
+def test_what_hinders_twice_at_once_counts_once() -> None:
+    """Four that overlapped excused more time than there was."""
+    outages = [Outage(10.0, 20.0, "storm"), Outage(12.0, 18.0, "rival"), Outage(50.0, 60.0, "etcd")]
+    assert hindered_s(0.0, 100.0, outages) == (10.0 + RECOVERY_S) * 2
+    assert hindered_s(15.0, 55.0, outages) == 5.0 + RECOVERY_S + 5.0
 
 
 def test_pods_and_nodes_are_read_as_the_api_server_writes_them() -> None:

@@ -48,7 +48,9 @@ def test_a_job_survives_a_kill_between_the_writes_of_its_resize(cluster: Cluster
         for width, (number, is_done) in zip((2, 3, 2, 1), ((1, True), (2, True), (3, False), (3, True)), strict=True):
             arena.until(case.name, lambda job: job["state"] == "running")
             job = Client(arena.state).job(case.name)
-            fired = kill_at(arena, lambda one, job=job: resizes(one, "again", job.id), number, is_done=is_done)
+            fired = kill_at(
+                arena, lambda one, job=job: resizes(one, "again", job.id), number, is_done=is_done, patience_s=30
+            )
             arena.ask(case.name, lambda client, width=width: client.scale(case.name, width, now=True))
             with arena.outage("killed at a resize"):
                 assert fired.wait(30), f"write {number} of the resize to {width} never came"

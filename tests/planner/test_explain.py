@@ -332,6 +332,12 @@ def test_what_a_quota_keeps_from_starting_and_what_to_do_about_it(code: Code):
             "swell logs --rank 0 7",
         ),
         (
+            Code.TASK_FAILED,
+            {"job": 7, "rank": 1, "exit_code": None, "failed": 1, "problem": "Job has reached its backoff limit"},
+            "task 1 failed and left no exit code; Job has reached its backoff limit",
+            "swell logs --rank 1 7",
+        ),
+        (
             Code.STOPPING,
             {"cause": "cancelled by ada", "grace_s": 30.0},
             "it is being stopped (cancelled by ada); its processes have 30 s to end by themselves",

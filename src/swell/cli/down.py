@@ -16,6 +16,7 @@ def command(cancel: bool, state: str | None) -> int:
     from swell.client.client import Client
     from swell.client.embedded import is_running, stop_server
     from swell.client.find import find_server
+    from swell.client.job import ENDED
     from swell.errors import Conflict
     from swell.state import StateFolder
 
@@ -31,7 +32,8 @@ def command(cancel: bool, state: str | None) -> int:
             for job in client.cancel_all(all_users=True):
                 job.wait()
         else:
-            running = sum(not job.has_ended and job.state != "queued" for job in client.jobs())
+            jobs: dict[str, int] = client.server()["jobs"]
+            running = sum(count for state, count in jobs.items() if state not in (*ENDED, "queued", "held"))
     if not stop_server(folder):
         say(f"nothing runs for {folder}")
         return 0

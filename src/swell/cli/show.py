@@ -185,8 +185,12 @@ def _places(attempt: dict[str, Any]) -> list[str]:
     ]
 
 
+def _exit(task: dict[str, Any]) -> str:
+    return "no exit code" if task["exit_code"] is None else f"exit code {task['exit_code']}"
+
+
 def _failed_tasks(attempt: dict[str, Any]) -> list[str]:
     """Of an array only what went wrong is worth a line."""
     failed = [task for task in attempt["tasks"] if task["ended_at"] and (task["exit_code"] != 0 or task["cause"])]
-    lines = [f"task {task['index']}: exit code {task['exit_code']} {task['cause'] or ''}".rstrip() for task in failed]
+    lines = [f"task {task['index']}: {_exit(task)} {task['cause'] or ''}".rstrip() for task in failed]
     return lines[:TASKS_SHOWN] + ([f"and {len(lines) - TASKS_SHOWN} more"] if len(lines) > TASKS_SHOWN else [])

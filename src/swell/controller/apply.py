@@ -176,6 +176,7 @@ def launches(
         _role(spec, role, attempt.width, job.gpu_memory_mib, of_rank.index(number) if of_rank else 0)
         for number, role in enumerate(spec.roles)
     )
+    is_elastic = spec.array is None and spec.width_min < spec.width_max
     limit_s = None if spec.time_limit_s is None else max(1.0, spec.time_limit_s - attempt.resume.used_s)
     nodes = tuple(dict.fromkeys(str(place["node"]) for place in attempt.placements))
     # Every place it ever had counts for the gang's size; an array's tasks stand alone.
@@ -206,7 +207,8 @@ def launches(
             idle=spec.idle,
             container=spec.container,
             width=attempt.width,
-            is_elastic=spec.array is None and spec.width_min < spec.width_max,
+            is_elastic=is_elastic,
+            rewrites_width=is_elastic and spec.rewrites_width,
             manifest=job.manifest,
             has_begun=attempt.started_at is not None,
             shares_mib=tuple(_share_mib(role, job.gpu_memory_mib) for role in spec.roles),

@@ -49,6 +49,7 @@ SPACING_MAX = 9.0  # and a tenth of it where a cycle takes long: thousands of po
 SHORT_S, LONG_S = 0.025, 0.06  # up to here it does not, from here on it does
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 NOTHING_SEEN = Snapshot(0.0, (), ())
+CLOSED = "the server is ending; ask again when it is there again"
 ARRIVALS_KEPT = 10  # how busy it is, is told from the last few submissions
 
 T = TypeVar("T")
@@ -97,6 +98,7 @@ class Controller:
         self._mutex = threading.Lock()
         self._wake = threading.Event()
         self._is_closing = False
+        self._is_closed = False  #: nobody carries out what is asked any more
         self._is_stale = False  #: a cycle broke off; the world may be ahead of the store
         self._latest: tuple[Snapshot, Plan] = NOTHING_SEEN, Plan()
         self._nodes_known: frozenset[str] = frozenset()
@@ -211,6 +213,8 @@ class Controller:
         """Carried out by the loop, in its next cycle; done when that is on disk."""
         future: Future[T] = Future()
         with self._mutex:
+            if self._is_closed:
+                raise Unavailable(CLOSED)
             self._intents.append((intent, future))
         self._wake.set()
         return future
@@ -283,6 +287,10 @@ class Controller:
         self._is_closing = True
         self._wake.set()
         self._thread.join()
+        with self._mutex:
+            self._is_closed = True
+        for _, future in self._take_intents():
+            future.set_exception(Unavailable(CLOSED))
 
     def _run(self) -> None:
         pause = 0.0

@@ -110,7 +110,8 @@ def failure_reason(job: LiveJob, task: TaskSeen) -> tuple[Code, Evidence]:
     if task.cause == CAUSE_KEEPER:
         return Code.KEEPER_LOST, evidence
     failed = job.failed if job.shape.is_array else 1
-    return Code.TASK_FAILED, {**evidence, "failed": failed}
+    said: Evidence = {"problem": task.problem} if task.exit_code is None and task.problem else {}
+    return Code.TASK_FAILED, {**evidence, "failed": failed, **said}
 
 
 def _memory_mib(job: LiveJob, task: TaskSeen) -> int | None:

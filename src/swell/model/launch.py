@@ -33,7 +33,7 @@ class LaunchRole:
 
 
 #: fields of a launch that workers are not told
-OF_OBJECTS = frozenset({"width", "is_elastic", "manifest", "has_begun", "shares_mib", "draining"})
+OF_OBJECTS = frozenset({"width", "is_elastic", "rewrites_width", "manifest", "has_begun", "shares_mib", "draining"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class Launch:
     # For objects of a cluster; workers are not told. Not compared: the attempt has only one width and manifest.
     width: int = field(default=0, compare=False)  #: of the attempt; 0: not told
     is_elastic: bool = field(default=False, compare=False)  #: may it be resized, so that it must be able to report?
+    rewrites_width: bool = field(default=False, compare=False)  #: `--num_processes=` follows the GPUs of each task
     manifest: str = field(default="", compare=False)  #: hash of what its object is made from; empty: it is none
     has_begun: bool = field(default=False, compare=False)  #: has a task of it been seen running, so its object existed?
     shares_mib: tuple[int, ...] = field(default=(), compare=False)  #: of each role: of one GPU; 0: whole ones, or none

@@ -82,10 +82,10 @@ def _keeper_lost(evidence: Evidence, _: Asking) -> tuple[str, str]:
 def _task_failed(evidence: Evidence, _: Asking) -> tuple[str, str]:
     code, failed, rank = evidence.get("exit_code"), evidence.get("failed"), evidence.get("rank")
     which = f"task {rank}" if failed == 1 else f"{failed} tasks, first task {rank},"
-    return (
-        f"{which} ended with exit code {code}{_signal(code)}",
-        f"swell logs --rank {rank} {evidence.get('job')}",
-    )
+    how = f"ended with exit code {code}{_signal(code)}"
+    if code is None:
+        how = f"failed and left no exit code; {evidence.get('problem') or 'nobody said why'}"
+    return f"{which} {how}", f"swell logs --rank {rank} {evidence.get('job')}"
 
 
 def _signal(code: object) -> str:

@@ -66,7 +66,9 @@ def _retrying(detail: Detail, _: Reason | None) -> Word:
     if detail.get("outcome") == CAUSE_NOT_PLACED:
         return Word("NotPlaced", f"attempt {attempt} found no place{said}", is_warning=True)
     if detail.get("outcome") == "failed":
-        return Word("Retrying", f"attempt {attempt} failed with exit code {detail.get('exit_code')}{said}", True)
+        code = detail.get("exit_code")
+        how = "and left no exit code" if code is None else f"with exit code {code}"
+        return Word("Retrying", f"attempt {attempt} failed {how}{said}", True)
     return Word("Retrying", f"attempt {attempt} was lost ({detail.get('outcome')}){said}{_lost(detail)}", True)
 
 

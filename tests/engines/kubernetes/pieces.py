@@ -57,6 +57,7 @@ def make_object(kind: str = "PyTorchJob", *, attempt: AttemptId | None = FIRST, 
         "is_deleting": False,
         "verdict": None,
         "groups": (Group("worker", 2, 1),),
+        "pods_attempt": FIRST,
     }
     return ObjectSeen(**{**given, **changes})
 

@@ -56,6 +56,12 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
             Followed((TaskSeen(FIRST, 1, "n1", 0, 950.0),), in_use=(0,), left=8),
         ),
         (
+            "its Job did not count the end of one that the last attempt has done, and runs it again",
+            replace(ARRAY, indices="1-9"),
+            make_seen(JOB, make_pod(0), running(1, node="n1")),
+            Followed((TaskSeen(FIRST, 1, "n1", 0, 950.0),), in_use=(0,), left=9),
+        ),
+        (
             "one was given up",
             ARRAY,
             make_seen(replace(JOB, failed_indexes="1"), ended(1, 1, node="n1")),

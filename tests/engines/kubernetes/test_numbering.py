@@ -39,5 +39,5 @@ def test_more_pods_than_tasks_have_no_number() -> None:
 
 def test_the_number_is_written_on_the_pod_before_it_is_bound() -> None:
     pod = make_pod(0, **OF_JOB)
-    seen = Seen(make_object("Job"), ((0, pod),), NODES)
+    seen = Seen(make_object("Job", pods_attempt=None), ((0, pod),), NODES)
     assert object_steps(ARRAY, seen, Memory(), is_ours=False) == (Bind(pod, ARRAY.places[0], 0),)

@@ -65,3 +65,17 @@ def test_a_pod_of_ours_that_somebody_has_put_elsewhere_takes_room_there() -> Non
     there.pods["n2"] = [make_pod(rank, node="n2", owner=None) for rank in range(2)]
     offered = offers.look({"n1": node("n1"), "n2": node("n2")}, ())
     assert [(one.id, one.cpus_milli, one.tasks_max) for one in offered] == [("n1", 4000, 110), ("n2", 3900, 109)]
+
+
+def test_what_another_has_taken_of_a_job_that_has_no_pod_there_is_not_free_when_the_job_gives_up() -> None:
+    """It was planned again at once, and the node held more than it has (faults 16)."""
+    there = Standing()
+    lives = Lives("s")
+    offers = Offers(cast(Cluster, there), lives, cast(Reservations, there))
+    lives.begin(make_wanted(1), REFERENCE)  # has gpu-0 of n1
+    there.pods["n1"] = [make_pod(1, node="n1", owner=None), make_pod(2, node="n1", owner=None)]
+    [crowded] = offers.look({"n1": node("n1")}, ())
+    there.pods["n1"] = [make_pod(0, node="n1", owner=None), make_pod(1, node="n1", owner=None)]
+    [shared] = offers.look({"n1": node("n1")}, ["n1"])
+    assert [device.outsiders_mib for device in crowded.devices] == [1024, 1024]
+    assert [device.outsiders_mib for device in shared.devices] == [0, 1024]

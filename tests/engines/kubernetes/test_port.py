@@ -174,20 +174,21 @@ def test_the_log_of_a_pod_that_is_on_no_node_yet_is_empty(server: ApiServer, por
 
 def test_whoever_follows_a_log_can_be_sent_home(server: ApiServer, port: Port) -> None:
     server.logs["ml", "p"] = [b"one\n"]
-    abort, pieces = Abort(), []
+    abort, pieces, refused = Abort(), [], []
 
     def read() -> None:
         with port.log("p", "ml", follow=True, abort=abort) as stream:
             answer = iter(stream)
             pieces.append(next(answer))
             abort.set()
-            with pytest.raises(Unavailable):
+            with pytest.raises(Unavailable) as raised:
                 next(answer)
+        refused.append(raised.type)
 
     thread = threading.Thread(target=read)
     thread.start()
     thread.join(5)
-    assert (thread.is_alive(), pieces) == (False, [b"one\n"])
+    assert (thread.is_alive(), pieces, refused) == (False, [b"one\n"], [Unavailable])
 
 
 def test_kinds_are_looked_up_once(server: ApiServer, port: Port) -> None:

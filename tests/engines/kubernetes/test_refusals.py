@@ -22,7 +22,8 @@ from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.objects import Group
-from swell.engines.kubernetes.refusals import AGAIN_S, FIRST_S, Refusals, job_of, missing
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.refusals import AGAIN_S, FIRST_S, SLOW_S, Refusals, job_of, missing, starting
 from swell.engines.kubernetes.sheet import Followed
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 
@@ -178,3 +179,48 @@ def test_it_is_asked_after_a_while_and_then_now_and_then(server: ApiServer, refu
     assert not refusals.is_due(memory)
     clock.now += 0.1
     assert refusals.is_due(memory)
+
+
+# -- pods that do not start ------------------------------------------------------------------------------------------
+
+
+BOUND = make_pod(0, node="n1")
+MOUNT = 'MountVolume.SetUp failed for volume "key" : secret "nope" not found'
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "seen", "pod"),
+    [
+        ("it waits for the others", WANTED, make_seen(make_object(), make_pod(0)), None),
+        ("it is bound, and nothing else is known of it", WANTED, make_seen(None, BOUND), BOUND),
+        ("it runs", WANTED, make_seen(None, running(0)), None),
+        ("it says itself what is wrong", WANTED, make_seen(None, make_pod(0, node="n1", waiting="ErrImagePull")), None),
+        ("it goes", WANTED, make_seen(None, make_pod(0, node="n1", is_deleting=True)), None),
+        ("we stop it", make_wanted(is_stopping=True), make_seen(None, BOUND), None),
+    ],
+)
+def test_which_pod_does_not_start(what: str, wanted: Wanted, seen: Seen, pod: PodSeen | None) -> None:
+    assert starting(wanted, seen) == pod, what
+
+
+def test_the_newest_warning_of_its_kubelet_is_quoted_whole(server: ApiServer, refusals: Refusals) -> None:
+    say(server, "an older one", uid=BOUND.uid, reason="FailedAttachVolume", lastTimestamp="2026-11-16T11:59:59Z")
+    say(server, MOUNT, uid=BOUND.uid, reason="FailedMount")
+    say(server, "of another pod", uid="other", lastTimestamp="2026-11-16T12:30:00Z")
+    said = refusals.ask_kubelet(BOUND, Memory())
+    assert said == f"pod train-worker-0 does not start: FailedMount: {MOUNT}"
+
+
+def test_where_its_kubelet_says_nothing_nothing_is_made_up(server: ApiServer, refusals: Refusals) -> None:
+    assert refusals.ask_kubelet(BOUND, Memory()) == ""
+    assert isinstance(server.faults, Scripted)
+    server.faults.answers.extend([Fault.SERVER_ERROR] * 10)
+    assert refusals.ask_kubelet(BOUND, Memory(refused=MOUNT)) == MOUNT
+
+
+def test_a_kubelet_is_asked_after_a_while(refusals: Refusals, clock: Clock) -> None:
+    memory = Memory(starts_since=clock.now)
+    clock.now += SLOW_S - 0.1
+    assert not refusals.is_slow(memory)
+    clock.now += 0.1
+    assert refusals.is_slow(memory)

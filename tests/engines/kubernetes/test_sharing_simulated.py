@@ -4,6 +4,7 @@ part of the pods: it says which GPU each has."""
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from engines.kubernetes.driving import Drive
 from swell.engines.kubernetes.picture import DEVICE, RESERVATION
 from swell.engines.kubernetes.reservationpod import make_pod
 from swell.engines.kubernetes.resources import PODS as POD_RESOURCE
+from swell.engines.kubernetes.resources import Resource
+from swell.errors import Conflict
 from swell.model.job import AttemptId
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -89,6 +92,40 @@ def test_a_reservation_that_says_nothing_is_why_the_job_waits(emptied: Cluster, 
         drive.until(lambda: (one, NODE) in drive.runs and "get pods/log" in drive.runs[one, NODE].trouble)
         assert drive.runs[one, NODE].trouble.startswith(f"GPU 0 of node {NODE} is being reserved: get pods/log ")
         assert "nodeName" not in pods(emptied)["share-2"]["spec"]
+
+
+def test_a_gpu_that_took_long_to_be_reserved_is_used_when_it_is_ready(emptied: Cluster, tmp_path: Path) -> None:
+    """Longer than other pods may take, and not as long as a reservation may: its job was given up at that moment."""
+    late = [0.0]
+    with Drive(emptied.kubeconfig, tmp_path, monotonic=lambda: time.monotonic() + late[0]) as drive:
+        one = share(drive, 3)
+        drive.until(lambda: (one, NODE) in drive.runs and "is being reserved" in drive.runs[one, NODE].trouble)
+        late[0] = 90.0
+        drive.until(lambda: tell(emptied) or bool(drive.running(one) or drive.ends(one)))
+        assert (drive.running(one), drive.ends(one)) == ([0], {})
+
+
+def test_a_reservation_whose_deletion_was_refused_is_deleted_all_the_same(
+    emptied: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for deleted, and its GPU for one that is being given back, for ever (faults 91)."""
+    refusals = iter([Conflict("injected by the test")])
+    with Drive(emptied.kubeconfig, tmp_path) as drive:
+        delete = drive.port.delete
+
+        def refuse(resource: Resource, name: str, *rest: Any, **options: Any) -> None:
+            for refusal in refusals if name in reservations(emptied) else ():
+                raise refusal
+            delete(resource, name, *rest, **options)
+
+        monkeypatch.setattr(drive.port, "delete", refuse)
+        one = share(drive, 4)
+        drive.until(lambda: tell(emptied) or drive.running(one) == [0])
+        drive.engine.stop(one, 1.0, 2)
+        drive.until(lambda: drive.is_finished(one))
+        drive.engine.forget(one)
+        drive.until(lambda: not pods(emptied))
+    assert next(refusals, None) is None, "its deletion was never refused"
 
 
 @pytest.mark.parametrize("seed", range(2))

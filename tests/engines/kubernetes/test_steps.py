@@ -19,6 +19,7 @@ from engines.kubernetes.pieces import (
     running,
 )
 from swell.engines.kubernetes.objects import Group
+from swell.engines.kubernetes.picture import ATTEMPT, PodSeen
 from swell.engines.kubernetes.steps import (
     Bind,
     Change,
@@ -40,6 +41,10 @@ WANTED = make_wanted()
 AGAIN = make_wanted(attempt=SECOND)
 STOPPING = make_wanted(is_stopping=True)
 ON_N1, ON_N2 = WANTED.places[0], WANTED.places[1]
+
+
+def new_pod(rank: int) -> PodSeen:
+    return make_pod(rank, uid=f"new-{rank}", annotations={ATTEMPT: str(SECOND)})
 
 
 @pytest.mark.parametrize(
@@ -125,13 +130,39 @@ ON_N1, ON_N2 = WANTED.places[0], WANTED.places[1]
             "the last one left a pod that had ended",
             AGAIN,
             make_seen(make_object(is_suspended=True), ended(0)),
-            (Tell(), Change()),
+            (Kill(ended(0), 0.0),),
+        ),
+        (
+            "its controller has not heard that it was changed, and has made one of its pods as it was before",
+            AGAIN,
+            make_seen(make_object(attempt=SECOND, pods_attempt=SECOND), make_pod(0), new_pod(1)),
+            (Kill(make_pod(0), 30.0),),
+        ),
+        (
+            "what it was before ends, and was made again",
+            AGAIN,
+            make_seen(
+                make_object(attempt=SECOND, pods_attempt=SECOND), make_pod(0, is_deleting=True), new_pod(0), new_pod(1)
+            ),
+            (Bind(new_pod(0), ON_N1), Bind(new_pod(1), ON_N2)),
+        ),
+        (
+            "of the last one a node has refused a pod",
+            AGAIN,
+            make_seen(make_object(is_suspended=True), ended(0, None, "OutOfcpu")),
+            (Kill(ended(0, None, "OutOfcpu"), 0.0),),
         ),
         ("the last one failed for good", AGAIN, make_seen(make_object(verdict=FAILED), ended(0, 1)), (Remove(),)),
         # stopping
         ("nothing to stop", STOPPING, make_seen(None), ()),
         ("it runs", STOPPING, make_seen(make_object(), running(0)), (Suspend(),)),
         ("it ends", STOPPING, make_seen(make_object(is_suspended=True), running(0, is_deleting=True)), ()),
+        (
+            "it is suspended, and its controller has not ended them all yet: what ends before would be a failure",
+            replace(STOPPING, grace_s=5.0),
+            make_seen(make_object(is_suspended=True), running(0), running(1, is_deleting=True)),
+            (Kill(running(1, is_deleting=True), 5.0),),
+        ),
         (
             "it may take longer to end than we let it",
             replace(STOPPING, grace_s=5.0),
@@ -172,7 +203,7 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, steps:
             (Suspend(),),
         ),
         ("it is gone", WANTED, make_seen(None), ()),
-        ("it failed", AGAIN, make_seen(make_object(verdict=FAILED)), ()),
+        ("it failed as its last attempt was stopped", AGAIN, make_seen(make_object(verdict=FAILED)), (Mark(),)),
     ],
 )
 def test_an_object_that_came_by_kubectl(what: str, wanted: Wanted, seen: Seen, steps: tuple[Step, ...]) -> None:
@@ -282,6 +313,14 @@ def test_an_array_fills_its_free_lanes_in_the_order_of_its_indices() -> None:
         Bind(make_pod(3), lanes[1]),
         Bind(make_pod(4), lanes[3]),
     )
+
+
+def test_a_lane_whose_node_is_away_keeps_no_other_empty() -> None:
+    """An index was to wait for a lane on a node that was not ready, while there was a free one beside it."""
+    lanes = {0: Place("n1", (), 0), 1: Place("n2", (), 0)}
+    wanted = make_wanted(places=lanes, is_array=True, indices="0-9")
+    seen = replace(make_seen(make_object("Job", groups=(Group("", 10, 0),)), make_pod(3)), present=frozenset({"n2"}))
+    assert object_steps(wanted, seen, Memory(), is_ours=True) == (Bind(make_pod(3), lanes[1]),)
 
 
 def test_an_index_of_an_array_does_not_begin_again_before_it_has_come_to_its_end() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from swell.engines.kubernetes.objects import Filling, RoleSize
 from swell.engines.kubernetes.template import fill_pod
 from swell.model.job import AttemptId
@@ -50,3 +52,18 @@ def test_roles_with_different_numbers_of_gpus_are_told_their_own() -> None:
     ]
 
     assert filled == [[{"name": "NUM_GPUS", "value": "0"}], [{"name": "NUM_GPUS", "value": "4"}], [mine]]
+
+
+@pytest.mark.parametrize(("rewrites_width", "processes"), [(True, 4), (False, 1)])
+def test_a_word_num_processes_follows_the_gpus_of_what_may_be_resized(rewrites_width: bool, processes: int) -> None:
+    """Also where requests and limits are alike: contracts of genai's manager give the range by annotations."""
+    one = {"nvidia.com/gpu": "1"}
+    container = {"name": "main", "args": ["--num_processes=1", "train.py"], "env": [{"name": "NGPU", "value": "1"}]}
+    container["resources"] = {"requests": one, "limits": one}
+    size = RoleSize(1, 4)
+    filling = Filling(7, "store", AttemptId(7, 2), (size,), "secret", rewrites_width=rewrites_width)
+    [filled] = fill_pod({"containers": [container]}, size, filling)["containers"]
+    four = {"nvidia.com/gpu": "4"}
+    assert filled["args"] == [f"--num_processes={processes}", "train.py"]
+    assert filled["env"] == [{"name": "NGPU", "value": "4"}]
+    assert filled["resources"] == {"requests": four, "limits": four}

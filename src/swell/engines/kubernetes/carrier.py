@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.follow import IMAGE_S
 from swell.engines.kubernetes.hands import Hands
 from swell.engines.kubernetes.leftovers import Leftovers
 from swell.engines.kubernetes.life import Life, logs_of
@@ -19,7 +20,7 @@ from swell.engines.kubernetes.lives import Lives
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.picture import NodeSeen
 from swell.engines.kubernetes.port import Port
-from swell.engines.kubernetes.refusals import Refusals, missing
+from swell.engines.kubernetes.refusals import AGAIN_S, Refusals, missing, starting
 from swell.engines.kubernetes.reserving import Reservations
 from swell.engines.kubernetes.sight import Sight
 from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
@@ -68,6 +69,7 @@ class Carrier(threading.Thread):
         self._monotonic = monotonic
         self._refusals = Refusals(port, cluster, monotonic)
         self.called_at = -math.inf
+        self._looked_at = -math.inf  #: for those that do not start
         self._is_closing = False
 
     def run(self) -> None:
@@ -77,6 +79,7 @@ class Carrier(threading.Thread):
             try:
                 self._cluster.look_for_kinds()
                 self._watch_limits()
+                self._watch_starts()
                 while self._pass() and not self._is_closing:
                     pass
             except Exception:  # a thread that ends would leave every job as it is for ever
@@ -98,6 +101,20 @@ class Carrier(threading.Thread):
                 life.memory.is_overdue = True
                 self._tell(life)
 
+    def _watch_starts(self) -> None:
+        """Nothing happens to a pod that does not start; room is not held for it for ever."""
+        now = self._monotonic()
+        if now < self._looked_at + AGAIN_S:
+            return
+        self._looked_at = now
+        for life in self._lives.not_begun():
+            memory = life.memory
+            waited_s = 0.0 if memory.starts_since is None else now - memory.starts_since
+            if waited_s > IMAGE_S and memory.refused and not memory.unplaced:
+                self._give_up(life, memory.refused)
+            elif memory.starts_since is not None:
+                self._lives.again(life)
+
     def _tell(self, life: Life) -> None:
         self._lives.tell(life)
         self._wake()
@@ -113,7 +130,7 @@ class Carrier(threading.Thread):
                 break
             life = self._lives.take_due(attempt)
             if life is not None:
-                calls += self._calls(life, nodes)
+                calls += self._careful_calls(life, nodes)
         calls += self._reservations.calls(self._lives.sharing(), nodes)
         calls += self._leftovers.calls(self._lives.is_active, self._monotonic())
         if calls:
@@ -122,6 +139,15 @@ class Carrier(threading.Thread):
         return is_rest or bool(calls)
 
     # -- one attempt -------------------------------------------------------------------------------------------------
+
+    def _careful_calls(self, life: Life, nodes: Mapping[NodeId, NodeSeen]) -> list[Callable[[], None]]:
+        try:
+            return self._calls(life, nodes)
+        except Exception:  # one that cannot be understood must not keep all others from going on
+            log.exception("attempt %s: what to do next cannot be told; trying again", life.wanted.attempt)
+            life.memory.retry_at = self._monotonic() + PAUSE_S_MAX
+            self._lives.again(life)
+            return []
 
     def _calls(self, life: Life, nodes: Mapping[NodeId, NodeSeen]) -> list[Callable[[], None]]:
         memory = life.memory
@@ -136,7 +162,7 @@ class Carrier(threading.Thread):
             steps = object_steps(life.wanted, seen, memory, is_ours=life.is_ours)
         else:
             steps = pod_steps(life.wanted, seen, memory, is_ours=life.is_ours, remakes=life.remakes)
-        binds = self._may_bind(life, [step for step in steps if isinstance(step, Bind)])
+        binds = self._may_bind(life, seen, [step for step in steps if isinstance(step, Bind)])
         self._watch_patience(life, seen)
         others = [step for step in steps if not isinstance(step, Bind)]
         calls = [self._call(life, seen, others)] if others else [self._call(life, seen, [bind]) for bind in binds]
@@ -152,14 +178,31 @@ class Carrier(threading.Thread):
             else:
                 self._logs.follow(source)
 
-    def _may_bind(self, life: Life, binds: Sequence[Bind]) -> tuple[Bind, ...]:
+    def _may_bind(self, life: Life, seen: Seen, binds: Sequence[Bind]) -> Sequence[Bind]:
         found = self._reservations.admit(life.wanted, binds)
         if found.why:
             self._lives.again(life)
         if found.why != life.memory.held:
-            life.memory.held = found.why
+            life.memory.held, life.memory.waits_since = found.why, None
             self._wake()
-        return found.binds
+        is_late = bool(found.binds) and _is_late(life, seen)
+        return self._with_room(life, found.binds) if is_late else found.binds
+
+    def _with_room(self, life: Life, binds: Sequence[Bind]) -> Sequence[Bind]:
+        """Since their room was planned, somebody else may have taken it; pods that are remade are not planned again.
+
+        A gang whole or not at all; the tasks of an array each for itself.
+        """
+        fitting: list[Bind] = []
+        for bind in binds:
+            node = bind.place.node
+            beside = [one.pod for one in fitting if one.place.node == node]
+            if self._cluster.has_room([*beside, bind.pod], node):
+                fitting.append(bind)
+            else:
+                self._note_problem(life, f"node {node} has no room left for pod {bind.pod.name}: others have taken it")
+                self._lives.again(life)
+        return fitting if life.wanted.is_array or len(fitting) == len(binds) else ()
 
     def _call(self, life: Life, seen: Seen, steps: Sequence[Step]) -> Callable[[], None]:
         def call() -> None:
@@ -169,20 +212,24 @@ class Carrier(threading.Thread):
             except SwellError as error:
                 self._failed(life, error)
             else:
-                life.memory.problem, life.memory.failures = "", 0
+                life.memory.problem, life.memory.fails_since, life.memory.failures = "", None, 0
             self._lives.again(life)
 
         return call
 
     def _questions(self, life: Life, seen: Seen) -> list[Callable[[], None]]:
-        """Why are there no pods? To be asked of the cluster now and then, while some are missing."""
+        """Why are there no pods, or why do they not start? To be asked of the cluster now and then, while it is so."""
         memory = life.memory
-        if not missing(life.wanted, seen):
+        late = starting(life.wanted, seen)
+        memory.starts_since = None if late is None else memory.starts_since or self._monotonic()
+        if missing(life.wanted, seen):
+            if self._refusals.is_due(memory):
+                return [lambda: self._note_refusal(life, self._refusals.ask(life.wanted, seen, memory))]
+        elif late is None:
             self._note_refusal(life, "")
-            return []
-        if not self._refusals.is_due(memory):
-            return []
-        return [lambda: self._note_refusal(life, self._refusals.ask(life.wanted, seen, memory))]
+        elif self._refusals.is_slow(memory):
+            return [lambda: self._note_refusal(life, self._refusals.ask_kubelet(late, memory))]
+        return []
 
     def _note_refusal(self, life: Life, said: str) -> None:
         if said != life.memory.refused:
@@ -194,15 +241,21 @@ class Carrier(threading.Thread):
     def _failed(self, life: Life, error: SwellError) -> None:
         memory = life.memory
         memory.failures += 1
-        memory.problem = str(error)
+        self._note_problem(life, str(error))
         if isinstance(error, Unavailable) and not memory.is_half:
-            memory.waits_since = None  # nobody's patience runs out while nothing can be asked, and nothing is held
+            # Nobody's patience runs out while nothing can be asked, and nothing is held.
+            memory.waits_since = memory.fails_since = None
         memory.retry_at = self._monotonic() + min(PAUSE_S_MAX, 0.1 * 2.0**memory.failures)
         log.info("attempt %s: %s", life.wanted.attempt, error)
         is_verdict = isinstance(error, Rejected) and not isinstance(error, Conflict)
         has_hope = life.wanted.is_stopping or life.wanted.has_begun
         if is_verdict and memory.failures >= FAILURES_MAX and not has_hope:
             self._give_up(life, memory.problem)
+
+    def _note_problem(self, life: Life, said: str) -> None:
+        life.memory.problem = said
+        if life.memory.fails_since is None:
+            life.memory.fails_since = self._monotonic()
 
     def _watch_patience(self, life: Life, seen: Seen) -> None:
         """A gang that does not become whole gives its room back, and so does an array without a single pod."""
@@ -217,9 +270,10 @@ class Carrier(threading.Thread):
         now = self._monotonic()
         memory.waits_since = now if memory.waits_since is None else memory.waits_since
         waited_s = now - memory.waits_since
+        failed_s = 0.0 if memory.fails_since is None else now - memory.fails_since
         if wanted.is_array and (wanted.has_begun or seen.alive):
             self._lives.again(life)  # it goes on with what it has
-        elif memory.problem and waited_s > GIVE_UP_S:
+        elif failed_s > GIVE_UP_S:
             self._give_up(life, memory.problem)
         elif waited_s > (RESERVE_S if memory.held else PODS_S):
             self._give_up(life, memory.held or _too_few(wanted, seen, memory.refused))
@@ -229,6 +283,14 @@ class Carrier(threading.Thread):
     def _give_up(self, life: Life, problem: str) -> None:
         life.memory.unplaced = problem
         self._tell(life)
+
+
+def _is_late(life: Life, seen: Seen) -> bool:
+    """Was it planned a while ago? Its pods had to be made first then, or it has begun, or what was bound is gone."""
+    if life.has_object or life.is_ours or life.wanted.has_begun:
+        return True
+    alive = {pod.uid for _, pod in seen.pods if not pod.has_ended}
+    return not life.memory.bound.keys() <= alive
 
 
 def _too_few(wanted: Wanted, seen: Seen, refused: str) -> str:

@@ -24,6 +24,7 @@ from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource, not_served
 from swell.errors import Denied, SwellError
+from swell.model.resources import NOTHING
 
 log = logging.getLogger(__name__)
 K = TypeVar("K")
@@ -180,6 +181,14 @@ class Cluster:
 
     def pods_on(self, node: str) -> list[PodSeen]:
         return self._sorted(self._pods.by_node, node)
+
+    def has_room(self, pods: Sequence[PodSeen], node: str) -> bool:
+        """Beside all that stands there, whoever has put it there: so its kubelet counts."""
+        there = self.pods_on(node)
+        with self._lock:
+            seen = self._nodes.get(node)
+        taken, needs = (sum((one.needs for one in some), NOTHING) for some in (there, pods))
+        return seen is None or needs.fits_in(seen.room - taken)
 
     def reservations(self, store: str) -> list[PodSeen]:
         """The pods that keep GPUs for those who share them."""

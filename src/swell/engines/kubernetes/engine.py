@@ -59,9 +59,7 @@ class KubernetesEngine:
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._port = port
         self._manifests = manifests
-        self._store = store
         self._wake = wake  #: the controller should look
         self._now = now
         self._monotonic = monotonic
@@ -150,7 +148,11 @@ class KubernetesEngine:
         tasks: list[TaskSeen] = []
         runs: list[RunSeen] = []
         for life in lives:
-            self._report(life, seen_nodes, tasks, runs)
+            try:
+                self._report(life, seen_nodes, tasks, runs)
+            except Exception:  # one that cannot be understood must not keep all others from being planned
+                log.exception("attempt %s cannot be followed; trying again", life.wanted.attempt)
+                self._lives.tell(life)
         silent = {name: seconds for name, seconds in self.silences().items() if seconds > SILENCE_S}
         return Observation(nodes, tuple(tasks), tuple(runs), silent)
 

@@ -31,8 +31,13 @@ def follow_array(sheet: Sheet) -> Followed:
         tasks.append(sheet.end(next(iter(indices)), None, CAUSE_NOT_PLACED, sheet.memory.unplaced, lane=0))
     is_still = not sheet.alive and not sheet.may_make_pods
     begun = {rank for rank, pod in seen.pods if rank is not None and rank in indices and _is_begun(rank, pod, given_up)}
+    repeated = {
+        rank
+        for rank, pod in seen.pods
+        if rank is not None and rank not in indices and not (pod.node or pod.has_ended or pod.is_deleting)
+    }  # its controller did not count their ends, and they need room once more
     is_over = verdict is not None or wanted.is_stopping
-    not_begun = 0 if is_over else len(indices) - len(begun)
+    not_begun = 0 if is_over else len(indices) - len(begun) + len(repeated)
     in_use = tuple(sorted(lanes.values()))
     return Followed(tuple(tasks), is_over and is_still, sheet.trouble, in_use, not_begun, sheet.suspended)
 

@@ -97,6 +97,7 @@ class Hands:
             secret=self._secret(wanted),
             is_array=wanted.is_array,
             is_ours="uid" not in self.manifest(wanted)["metadata"],
+            rewrites_width=wanted.rewrites_width,
             runtime_class=self._runtime_class() if any(wanted.shares_mib) else None,
         )
 
@@ -166,7 +167,7 @@ class Hands:
         kind = KINDS[found.kind]
         with _noting_absence(memory):
             live = kind.read(self._port.get(self._cluster.resources[found.kind], found.name, found.namespace))
-        if live.is_suspended:
+        if live.uid == found.uid and live.is_suspended:
             memory.fresh = live
             return
         mark = {"metadata": {"annotations": {SUSPENDED: str(wanted.attempt)}}}
@@ -239,7 +240,8 @@ class Hands:
         for claim in pod.claims:
             self._choose_for(claim, pod.namespace, step.place.node)
         if step.rank is not None:
-            self._port.patch(PODS, pod.name, {"metadata": {"annotations": {RANK: str(step.rank)}}}, pod.namespace)
+            body = {"metadata": {"uid": pod.uid, "annotations": {RANK: str(step.rank)}}}
+            self._port.patch(PODS, pod.name, body, pod.namespace)
         memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
         try:
             if step.gpu:
@@ -252,10 +254,8 @@ class Hands:
             memory.bound.pop(pod.uid)
             there = self._port.get(PODS, pod.name, pod.namespace)
             node = (there.get("spec") or {}).get("nodeName", "")
-            if there["metadata"]["uid"] != pod.uid:
-                return  # another one by now; the watch will show it
-            if not node:
-                raise
+            if there["metadata"]["uid"] != pod.uid or not node:
+                raise  # another one by now, which the watch will show; or something else is wrong
             memory.bound[pod.uid] = node
         except SwellError:
             memory.bound.pop(pod.uid)

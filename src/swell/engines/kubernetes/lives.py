@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +51,7 @@ class Lives:
                 self._by_job[wanted.attempt.job] = wanted.attempt
                 self._by_uid |= dict.fromkeys(uids(document), wanted.attempt)
             else:
+                self._stale_nodes |= _nodes(life)
                 self._leave_nodes(life)
                 life.wanted = replace(wanted, has_begun=wanted.has_begun or life.wanted.has_begun)
                 life.reported.clear()
@@ -149,6 +150,11 @@ class Lives:
         with self._lock:
             return [self._lives[attempt] for attempt in self._limited]
 
+    def not_begun(self) -> list[Life]:
+        """Of which nothing has run yet."""
+        with self._lock:
+            return [life for life in self._lives.values() if not (life.wanted.has_begun or life.wanted.is_stopping)]
+
     def _touch(self, attempt: AttemptId, nodes: Iterable[NodeId]) -> None:
         self._changed.add(attempt)
         self._due.setdefault(attempt)
@@ -172,10 +178,10 @@ class Lives:
             life.wanted.attempt for life in lives for place in life.wanted.lanes.values() if place.node == node
         )
 
-    def held_on(self, node: NodeId) -> set[DeviceId]:
-        """Devices that attempts have there."""
+    def held_on(self, node: NodeId, is_one: Callable[[AttemptId], bool] = lambda _: True) -> set[DeviceId]:
+        """Devices that attempts have there: all, or those that are meant."""
         with self._lock:
-            lives = [self._lives[attempt] for attempt in self._by_node.get(node, ())]
+            lives = [self._lives[attempt] for attempt in self._by_node.get(node, ()) if is_one(attempt)]
         places = (place for life in lives for place in life.wanted.lanes.values())
         return {device for place in places if place.node == node for device in place.devices}
 

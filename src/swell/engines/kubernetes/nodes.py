@@ -14,11 +14,17 @@ from swell.model.resources import NOTHING
 
 
 def make_node(
-    seen: NodeSeen, foreign: Iterable[PodSeen], held: Set[DeviceId], reserving: Iterable[PodSeen] = ()
+    seen: NodeSeen,
+    foreign: Iterable[PodSeen],
+    held: Set[DeviceId],
+    reserving: Iterable[PodSeen] = (),
+    empty: Set[DeviceId] = frozenset(),
 ) -> Node:
-    """`held`: devices that jobs of ours have there. `reserving`: pods of ours that keep GPUs for those who share them.
+    """`held`: devices that jobs of ours have there; `empty`: those of them on which no pod stands yet, or any more.
+    `reserving`: pods of ours that keep GPUs for those who share them.
 
-    A GPU that is reserved and that nobody shares any more is not free before its pod is gone.
+    A GPU that is reserved and that nobody shares any more is not free before its pod is gone. What others have taken of
+    ours is not free either when the job that was to have it gives up.
     """
     taken, pods = NOTHING, 0
     for pod in foreign:
@@ -29,7 +35,8 @@ def make_node(
     pods += len(totals)
     left = totals.keys() - held
     free = [name for name in reversed(numbers) if name not in held and name not in left]
-    theirs = {*free[: taken.gpus], *left}
+    lost = [name for name in reversed(numbers) if name in empty and name not in left]
+    theirs = {*[*free, *lost][: taken.gpus], *left}
     sizes = {name: min(seen.gpu_memory_mib, totals.get(name) or seen.gpu_memory_mib) for name in numbers}
     return Node(
         id=seen.name,

@@ -54,6 +54,7 @@ class ObjectSeen:
     is_deleting: bool
     verdict: Verdict | None  #: None: not ended
     groups: tuple[Group, ...]
+    pods_attempt: AttemptId | None  #: which attempt its template writes on its pods; None: none
     failed_indexes: str = ""  #: of a Job: those it has given up
     suspended_in: AttemptId | None = None  #: in which of our attempts we last suspended it; None: in none
 
@@ -87,6 +88,7 @@ class Filling:
     secret: str  #: holds what the attempt is told
     is_array: bool = False
     is_ours: bool = True  #: False: its object came by kubectl
+    rewrites_width: bool = False  #: `--num_processes=` follows the GPUs
     runtime_class: str | None = None  #: for pods that share a GPU; None: the cluster's default
 
     def marked(self, metadata: Document) -> Document:
@@ -104,9 +106,12 @@ def read_object(
     is_suspended: bool,
     verdict: Verdict | None,
     groups: Sequence[Group],
+    templates: Sequence[Document],
     failed_indexes: str = "",
 ) -> ObjectSeen:
+    """`templates`: of its pods; they are written together."""
     metadata = document["metadata"]
+    on_pods = (templates[0].get("metadata") or {}).get("annotations") or {} if templates else {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return ObjectSeen(
         kind=document["kind"],
@@ -121,6 +126,7 @@ def read_object(
         is_deleting="deletionTimestamp" in metadata,
         verdict=verdict,
         groups=tuple(group for group in groups if group.count),
+        pods_attempt=parse_attempt(on_pods.get(ATTEMPT, "")),
         failed_indexes=failed_indexes,
         suspended_in=parse_attempt(annotations.get(SUSPENDED, "")),
     )

@@ -46,7 +46,9 @@ class Offers:
         reserving = [pod for pod in there if self._reservations.is_one(pod)]
         seats = self._lives.seats_on(node.name)
         foreign = [pod for pod in there if not self._reservations.is_one(pod) and not self._has_seat(pod, seats)]
-        return make_node(node, foreign, self._lives.held_on(node.name), reserving)
+        seated = self._lives.held_on(node.name, lambda attempt: not seats[attempt])
+        held = self._lives.held_on(node.name)
+        return make_node(node, foreign, held, reserving, held - seated)
 
     def _has_seat(self, pod: PodSeen, seats: Counter[AttemptId]) -> bool:
         """Was it planned there? One of ours that somebody else has put there takes room like anybody's."""

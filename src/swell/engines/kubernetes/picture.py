@@ -24,10 +24,10 @@ Document = dict[str, Any]
 SCHEDULER = "swell"  # what a pod names as its scheduler to be placed by us
 JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
-ATTEMPT = "swell.dev/attempt"  # annotation of objects and of pods without one
+ATTEMPT = "swell.dev/attempt"  # annotation of objects, of the pods of their templates, and of those that we make
 SUSPENDED = "swell.dev/suspended"  # annotation of objects: the attempt that we last suspended one in
 SERVER = "swell.dev/server"  # annotation of objects that came by kubectl and are in an attempt: whose
-RANK = "swell.dev/rank"  # annotation of pods that we make ourselves
+RANK = "swell.dev/rank"  # annotation of pods that we make ourselves, and of those of a Job that have no number
 INDEX = "batch.kubernetes.io/job-completion-index"
 DEVICE = "swell.dev/gpu"  # annotation of pods that share a GPU, and of the pod that reserves it: its UUID
 NUMBER = "swell.dev/gpu-number"  # annotation of pods that share a GPU: which of its node it is in our plans
@@ -118,6 +118,11 @@ class PodSeen:
     @property
     def has_ended(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_refused(self) -> bool:
+        """By its node: it has failed, and nothing of it ever ran."""
+        return self.phase == "Failed" and self.ended is not None and not self.ended.has_run
 
     @property
     def attempt(self) -> AttemptId | None:

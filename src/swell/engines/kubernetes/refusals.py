@@ -1,8 +1,9 @@
-"""What do controllers say of pods that they cannot make?
+"""What do controllers say of pods that they cannot make, and kubelets of those that they cannot start?
 
 A quota or Pod Security refuses the pods of a Job to its controller, not to us: it says so in an Event and tries again
-for ever. Events are many and nobody needs most of them, so they are not followed: those of one object are asked for
-when its pods have been missing for a while.
+for ever. So does a kubelet that waits for a Secret or a disk. Events are many and nobody needs most of them, so they
+are not followed: those of one object are asked for when its pods have been missing for a while, and those of a pod when
+it has been bound for a while.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import moment
+from swell.engines.kubernetes.picture import PodSeen, moment
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.resources import EVENTS
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
@@ -22,6 +23,7 @@ from swell.model.quantity import IndexSet
 
 Document = dict[str, Any]
 FIRST_S = 5.0  # a controller that is well has made its pods by then
+SLOW_S = 20.0  # a pod of which nothing is wrong has started by then, or is pulling its image
 AGAIN_S = 15.0  # each list costs the API server a look at all Events of a namespace
 #: What the controllers of Jobs, PyTorchJobs and JobSets call it; their other warnings are about pods that were there.
 REASONS = frozenset(
@@ -83,12 +85,37 @@ class Refusals:
         said = newest(event for page in pages for event in page.items)
         return said and f"{found.kind} {found.namespace}/{found.name} cannot make its pods: {said}"
 
+    def is_slow(self, memory: Memory) -> bool:
+        """Is it time to ask, of an attempt of which a pod does not start?"""
+        since = math.inf if memory.starts_since is None else memory.starts_since
+        return self._monotonic() >= max(since + SLOW_S, memory.asked_at + AGAIN_S)
+
+    def ask_kubelet(self, pod: PodSeen, memory: Memory) -> str:
+        """What it says of a pod that does not start; empty: nothing. Where nobody answers, what was said before."""
+        memory.asked_at = self._monotonic()
+        try:
+            warnings = self._port.list(_events_of(pod.uid, pod.namespace)).items
+        except Unavailable:
+            return memory.refused
+        except SwellError as error:
+            return f"why pod {pod.name} does not start cannot be read: {error}"
+        last = max(warnings, key=_at, default=None)
+        return "" if last is None else f"pod {pod.name} does not start: {last['reason']}: {last['message']}"
+
     def _makers(self, wanted: Wanted, seen: Seen, found: ObjectSeen) -> list[str]:
         """Whose Events tell: the object's; of a JobSet also those of the Job that a missing pod belongs to."""
         if found.kind != "JobSet":
             return [found.uid]
         job = self._cluster.object("Job", found.namespace, job_of(found, min(_absent(wanted, seen))))
         return [found.uid] if job is None else [found.uid, job.uid]
+
+
+def starting(wanted: Wanted, seen: Seen) -> PodSeen | None:
+    """A pod that is bound and neither runs nor says what keeps it; None: there is none."""
+    for _, pod in () if wanted.is_stopping else seen.pods:
+        if pod.node and pod.started_at is None and not (pod.has_ended or pod.is_deleting or pod.waiting):
+            return pod
+    return None
 
 
 def job_of(found: ObjectSeen, rank: int) -> str:

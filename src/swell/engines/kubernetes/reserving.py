@@ -198,7 +198,7 @@ class Reservations:
             case Ask(_, pod):
                 self._ask(step, pod)
             case Release(gpu, pod):
-                with contextlib.suppress(NotFound, Conflict):
+                with contextlib.suppress(NotFound):
                     self._port.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
                 with self._lock:
                     self._released.add(pod.uid)

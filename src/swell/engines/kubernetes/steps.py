@@ -80,25 +80,42 @@ def object_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -
     if found.is_deleting:
         return ()
     if found.attempt != wanted.attempt:
-        return _take_up(wanted, seen, found, is_ours=is_ours)
+        return _take_up(wanted, seen, memory, found, is_ours=is_ours)
     if found.verdict is not None:
         return tuple(_kills(seen, memory, wanted.grace_s))
     if found.is_suspended:
         # Once it has run, it was somebody else who suspended it.
         return () if wanted.has_begun else (Tell(), Resume())
+    if outdated := _outdated(found, seen, memory):
+        return tuple(Kill(pod, pod.grace_s) for pod in outdated if pod.uid not in memory.deleted)
     return tuple(_binds(wanted, seen, memory))
 
 
-def _take_up(wanted: Wanted, seen: Seen, found: ObjectSeen, *, is_ours: bool) -> tuple[Step, ...]:
+def _outdated(found: ObjectSeen, seen: Seen, memory: Memory) -> list[PodSeen]:
+    """Those that its controller has made from what the object was before: it may hear of a change long after us. They
+    may have another size; taken away, they are made again as they should be."""
+    return [
+        pod
+        for _, pod in seen.pods
+        if pod.attempt != found.pods_attempt and not (pod.is_deleting or pod.has_ended) and _is_unbound(pod, memory)
+    ]
+
+
+def _take_up(wanted: Wanted, seen: Seen, memory: Memory, found: ObjectSeen, *, is_ours: bool) -> tuple[Step, ...]:
     """It is in an earlier attempt, or, if it came by kubectl, in none."""
+    if found.verdict is not None and not is_ours:
+        return (Mark(),)  # it has ended as its last attempt was stopped, and will not begin again: so has its job
     if found.verdict is not None:
-        return (Remove(),) if is_ours and not seen.alive else ()
+        return () if seen.alive else (Remove(),)
     if not found.is_suspended:
         needs_telling = wanted.is_elastic or any(wanted.shares_mib)  # which pods that are there cannot be
         is_as_wanted = found.attempt is None and _has_size(found, wanted) and not needs_telling
         return (Mark(),) if is_as_wanted else (Suspend(),)
     if seen.alive:
         return ()  # resumed now, its controller would count those that are still ending (docs/decisions/0010)
+    if left := [pod for _, pod in seen.pods if pod.is_refused or (pod.has_ended and not wanted.is_array)]:
+        # Told already, and their controller may take them for pods of this attempt, as we would.
+        return tuple(Kill(pod, 0.0) for pod in left if pod.uid not in memory.deleted)
     return (Tell(), Change())
 
 
@@ -111,7 +128,11 @@ def _stop(wanted: Wanted, seen: Seen, memory: Memory) -> tuple[Step, ...]:
     suspends = found is not None and not (found.is_suspended or found.is_deleting or found.verdict)
     if suspends:
         return (Suspend(),)
-    return tuple(_kills(seen, memory, wanted.grace_s))
+    kills = tuple(_kills(seen, memory, wanted.grace_s))
+    if found is not None and not (found.is_deleting or found.verdict):
+        # Its controller hears of it a moment later, and ends its pods; those that end before would be failures.
+        return tuple(kill for kill in kills if kill.pod.is_deleting)
+    return kills
 
 
 def _kills(seen: Seen, memory: Memory, grace_s: float) -> Iterator[Kill]:
@@ -169,7 +190,11 @@ def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
 
 def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
     lanes = lanes_in_use(wanted, seen, memory)
-    free = [place for number, place in sorted(wanted.places.items()) if number not in lanes.values()]
+    free = [
+        place
+        for number, place in sorted(wanted.places.items())
+        if number not in lanes.values() and place.node in seen.present
+    ]
     waiting = [
         (rank, pod)
         for rank, pod in seen.pods
@@ -178,8 +203,7 @@ def _array_binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
         and _is_unbound(pod, memory)
     ]
     for (rank, pod), place in zip(sorted(waiting, key=lambda one: one[0]), free, strict=False):
-        if place.node in seen.present:
-            yield _bind(rank, pod, place)
+        yield _bind(rank, pod, place)
 
 
 def _bind(rank: int, pod: PodSeen, place: Place) -> Bind:

@@ -26,7 +26,7 @@ def fill_pod(spec: Document, size: RoleSize, filling: Filling) -> Document:
     if size.share_mib:
         _share(holders[0])
     elif size.gpus and len(holders) == 1:  # with several, each has its own fixed number
-        _give(holders[0], size.gpus)
+        _give(holders[0], size.gpus, rewrites_width=filling.rewrites_width)
     if len({role.gpus for role in filling.roles}) > 1:  # what all are told at once is true of the first role only
         for container in containers:
             _tell(container, "NUM_GPUS", str(size.gpus or int(size.share_mib > 0)))
@@ -58,16 +58,15 @@ def _others(container: Document, secret: str) -> list[Document]:
     return [one for one in container.get("envFrom") or () if (one.get("secretRef") or {}).get("name") != secret]
 
 
-def _give(container: Document, gpus: int) -> None:
+def _give(container: Document, gpus: int, *, rewrites_width: bool) -> None:
     asked = container.get("resources") or {}
     amounts = {part: {**(asked.get(part) or {}), GPU: str(gpus)} for part in ("requests", "limits")}
-    is_range = (asked.get("requests") or {}).get(GPU) != (asked.get("limits") or {}).get(GPU)
     container["resources"] = {**asked, **amounts}
     if container.get("env"):
         container["env"] = [
             {"name": "NGPU", "value": str(gpus)} if one["name"] == "NGPU" else one for one in container["env"]
         ]
-    if is_range:
+    if rewrites_width:
         for words in ("command", "args"):
             if container.get(words):
                 container[words] = [NUM_PROCESSES.sub(f"--num_processes={gpus}", word) for word in container[words]]

@@ -48,6 +48,7 @@ class Wanted:
     has_begun: bool  #: it was seen before, also by a server before this one
     tasks: int  #: ranks; of an array all its indices, also those that are done
     is_elastic: bool = False  #: its pods must be told where to report
+    rewrites_width: bool = False  #: `--num_processes=` of their commands follows their GPUs
     time_limit_s: float | None = None  #: of a gang; None: endless
     draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
@@ -79,6 +80,7 @@ class Wanted:
             has_begun=first.has_begun,
             tasks=first.world_size,
             is_elastic=first.is_elastic,
+            rewrites_width=first.rewrites_width,
             time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
             draining=draining,
         )
@@ -134,8 +136,10 @@ class Memory:
     created: set[int] = field(default_factory=set)  #: ranks of pods that we have made
     told: bool = False  #: its Secret is written
     is_half: bool = False  #: some of a gang are bound and others not
+    starts_since: float | None = None  #: a pod is bound and does not start; None: all have, or none is
     waits_since: float | None = None  #: pods are missing, or not bound; None: all is well
     problem: str = ""  #: of the last call that failed
+    fails_since: float | None = None  #: calls fail, one after the other; None: the last one did not
     held: str = ""  #: why its pods may not be bound yet; empty: they may
     refused: str = ""  #: why its object's controller makes no pods; empty: it does, or nobody knows
     asked_at: float = -math.inf  #: when that was asked last

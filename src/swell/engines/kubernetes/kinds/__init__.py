@@ -23,6 +23,9 @@ class Kind(Protocol):
 
     def read(self, document: Document) -> ObjectSeen: ...
 
+    def templates(self, document: Document) -> list[Document]:
+        """Of its pods, in the order of ranks; none of those that it has no pods of."""
+
     def fill(self, document: Document, filling: Filling) -> Document:
         """As it is created: suspended, in its attempt, at its size."""
 

@@ -29,8 +29,12 @@ class JobKind:
                     "", int(spec.get("completions") or spec.get("parallelism") or 1), gpus_of(spec["template"]["spec"])
                 )
             ],
+            templates=self.templates(document),
             failed_indexes=str(status.get("failedIndexes") or ""),
         )
+
+    def templates(self, document: Document) -> list[Document]:
+        return [document["spec"]["template"]]
 
     def fill(self, document: Document, filling: Filling) -> Document:
         spec = {name: value for name, value in document["spec"].items() if name != "ttlSecondsAfterFinished"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, read_object, read_verdict
-from swell.engines.kubernetes.picture import INDEX, PodSeen
+from swell.engines.kubernetes.picture import INDEX, PodSeen, parse_number
 from swell.engines.kubernetes.template import fill_template, gpus_of
 
 Document = dict[str, Any]
@@ -21,7 +21,12 @@ class JobSetKind:
             is_suspended=bool(document["spec"].get("suspend")),
             verdict=read_verdict(document, good="Completed"),
             groups=[_group(one) for one in document["spec"]["replicatedJobs"]],
+            templates=self.templates(document),
         )
+
+    def templates(self, document: Document) -> list[Document]:
+        entries = document["spec"]["replicatedJobs"]
+        return [one["template"]["spec"]["template"] for one in entries if one.get("replicas", 1)]
 
     def fill(self, document: Document, filling: Filling) -> Document:
         sizes = iter(filling.roles)  # entries without a replica have no role
@@ -48,11 +53,12 @@ class JobSetKind:
     def rank(self, pod: PodSeen, seen: ObjectSeen) -> int | None:
         name = pod.labels.get("jobset.sigs.k8s.io/replicatedjob-name", "")
         offset = seen.offset(name)
-        index = pod.annotations.get(INDEX) or pod.labels.get(INDEX)
-        if offset is None or index is None:
+        job = parse_number(pod.labels.get("jobset.sigs.k8s.io/job-index", ""))
+        index = parse_number(pod.annotations.get(INDEX) or pod.labels.get(INDEX) or "")
+        if offset is None or job is None or index is None:
             return None
         group = next(group for group in seen.groups if group.name == name)
-        return offset + int(pod.labels["jobset.sigs.k8s.io/job-index"]) * group.pods + int(index)
+        return offset + job * group.pods + index
 
 
 def _group(entry: Document) -> Group:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, Group, ObjectSeen, RoleSize, read_object, read_verdict
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import PodSeen, parse_number
 from swell.engines.kubernetes.template import fill_template, gpus_of
 
 Document = dict[str, Any]
@@ -17,17 +17,24 @@ class PyTorchJobKind:
     name = "PyTorchJob"
 
     def read(self, document: Document) -> ObjectSeen:
-        specs = document["spec"]["pytorchReplicaSpecs"]
+        specs = {name: given for name, given in document["spec"]["pytorchReplicaSpecs"].items() if given}
         return read_object(
             document,
             is_suspended=bool((document["spec"].get("runPolicy") or {}).get("suspend")),
             verdict=read_verdict(document, good="Succeeded"),
             groups=[
-                Group(name.lower(), int(specs[name].get("replicas", 1)), gpus_of(specs[name]["template"]["spec"]))
+                Group(
+                    name.lower(), int(specs[name].get("replicas", 1)), gpus_of(_template(specs[name]).get("spec") or {})
+                )
                 for name in TYPES
-                if specs.get(name)
+                if name in specs
             ],
+            templates=self.templates(document),
         )
+
+    def templates(self, document: Document) -> list[Document]:
+        specs = document["spec"]["pytorchReplicaSpecs"]
+        return [_template(specs[name]) for name in TYPES if specs.get(name) and specs[name].get("replicas", 1)]
 
     def fill(self, document: Document, filling: Filling) -> Document:
         given = document["spec"]["pytorchReplicaSpecs"]
@@ -60,8 +67,13 @@ class PyTorchJobKind:
 
     def rank(self, pod: PodSeen, seen: ObjectSeen) -> int | None:
         offset = seen.offset(pod.labels.get("training.kubeflow.org/replica-type", ""))
-        index = pod.labels.get("training.kubeflow.org/replica-index")
-        return None if offset is None or index is None else offset + int(index)
+        index = parse_number(pod.labels.get("training.kubeflow.org/replica-index", ""))
+        return None if offset is None or index is None else offset + index
+
+
+def _template(replicas: Document) -> Document:
+    """The API server takes one without; its operator does not."""
+    return replicas.get("template") or {}
 
 
 def _fill(replicas: Document, size: RoleSize, filling: Filling) -> Document:
