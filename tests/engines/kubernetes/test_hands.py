@@ -89,7 +89,7 @@ def test_an_object_that_somebody_else_has_just_suspended_is_not_suspended_by_us(
     assert (patches, memory.fresh and memory.fresh.is_suspended) == ([], True)
     live["spec"]["runPolicy"]["suspend"] = False  # type: ignore[index]
     hands(port, {}).do(Suspend(), stopping, make_seen(make_object()), memory)
-    mark = {"uid": "object", "annotations": {"swell.dev/suspended": "7.1"}}
+    mark = {"uid": "object", "resourceVersion": "2", "annotations": {"swell.dev/suspended": "7.1"}}
     assert patches == [{"metadata": mark, "spec": {"runPolicy": {"suspend": True}}}]
 
 

@@ -61,7 +61,7 @@ def test_a_log_is_read_while_it_grows_and_complete_when_the_pod_has_ended(follow
     pod.end()
     assert keeper.finish(source_of(pod), PATIENCE_S)
     pod.delete()
-    assert (keeper.is_complete(source_of(pod)), text_of(tmp_path)) == (True, b"one\ntwo")
+    assert (keeper.finish(source_of(pod)), text_of(tmp_path)) == (True, b"one\ntwo")
     assert LogFolder(tmp_path).read(ATTEMPT, 0, 4, 100) == (4, b"two")
 
 

@@ -163,14 +163,14 @@ class Hands:
             raise Conflict(f"pods of {found.kind} {found.namespace}/{found.name} that have ended are not counted yet")
 
     def _suspend(self, wanted: Wanted, found: ObjectSeen, memory: Memory) -> None:
-        """Unless somebody else has, a moment ago: our stop is often an answer to that, and it is theirs then."""
+        """Unless somebody else has, or does meanwhile: our stop is often an answer to that, and it is theirs then."""
         kind = KINDS[found.kind]
         with _noting_absence(memory):
             live = kind.read(self._port.get(self._cluster.resources[found.kind], found.name, found.namespace))
         if live.uid == found.uid and live.is_suspended:
             memory.fresh = live
             return
-        mark = {"metadata": {"annotations": {SUSPENDED: str(wanted.attempt)}}}
+        mark = {"metadata": {"resourceVersion": live.version, "annotations": {SUSPENDED: str(wanted.attempt)}}}
         self._patch(found, _merged(kind.suspension(True), mark), memory)
 
     def _mark(self, wanted: Wanted) -> Document:

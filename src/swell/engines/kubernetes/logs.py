@@ -63,10 +63,6 @@ class LogKeeper:
         with self._changed:
             return self._changed.wait_for(lambda: self._is_finished(source), timeout_s)
 
-    def is_complete(self, source: PodLog) -> bool:
-        with self._changed:
-            return self._is_done(source)
-
     def close(self) -> None:
         """What is not read yet is read by the next keeper, as long as its pod is there."""
         with self._changed:

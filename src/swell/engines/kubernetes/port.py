@@ -39,7 +39,6 @@ LOG_SILENCE_S = 600.0  # a program may say nothing for long; whoever follows ask
 
 
 class PatchKind(Enum):
-    JSON = "application/json-patch+json"
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"  #: not for custom resources
     APPLY = "application/apply-patch+yaml"  #: server-side apply; JSON is YAML
@@ -218,14 +217,12 @@ class Port:
         propagation: str | None = None,
         grace_s: int | None = None,
         uid: str | None = None,
-        version: str | None = None,
     ) -> Document:
-        """Propagation: Foreground, Background or Orphan. With uid or version `Conflict` where it is another by now."""
-        expected = _given({"uid": uid, "resourceVersion": version})
+        """Propagation: Foreground, Background or Orphan. With a uid `Conflict` where it is another by now."""
         options = {
             "propagationPolicy": propagation,
             "gracePeriodSeconds": grace_s,
-            "preconditions": expected or None,
+            "preconditions": None if uid is None else {"uid": uid},
         }
         body = {"kind": "DeleteOptions", "apiVersion": "v1", **_given(options)}
         ask = Ask("DELETE", "delete", resource, namespace, name)
