@@ -7,6 +7,7 @@ python tools/soak.py crash --seeds 50 --first 1
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import platform
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,14 +43,22 @@ def kubernetes(first: int, seeds: int) -> tuple[str, list[str]]:
     sys.path.insert(0, str(ROOT / "tests"))
     from faults.rounds import play_kubernetes
 
-    return _rounds("kubernetes", play_kubernetes, first, 2 * seeds)  # a round has few of its many faults
+    # A round has few of its many faults, and waits for most of its time.
+    return _rounds("kubernetes", play_kubernetes, first, 2 * seeds, at_once=2)
 
 
-def _rounds(name: str, play: Callable[[int], list[str]], first: int, seeds: int) -> tuple[str, list[str]]:
+def _rounds(
+    name: str, play: Callable[[int], list[str]], first: int, seeds: int, *, at_once: int = 1
+) -> tuple[str, list[str]]:
     problems: list[str] = []
-    for number, seed in enumerate(range(first, first + seeds), 1):
-        problems += play(seed)
-        print(f"\r{name}: round {number} of {seeds} (seed {seed}), {len(problems)} problem(s)", end="", flush=True)
+    ways = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(at_once, mp_context=ways, max_tasks_per_child=1) as pool:
+        rounds = {pool.submit(play, seed): seed for seed in range(first, first + seeds)}
+        for number, done in enumerate(as_completed(rounds), 1):
+            seed = rounds[done]
+            error = done.exception()
+            problems += done.result() if error is None else [f"seed {seed}: {type(error).__name__}: {error}"]
+            print(f"\r{name}: round {number} of {seeds} (seed {seed}), {len(problems)} problem(s)", end="", flush=True)
     print()
     return f"{seeds} rounds, seeds {first} to {first + seeds - 1}", problems
 

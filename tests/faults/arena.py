@@ -124,12 +124,13 @@ class Arena:
             time.sleep(LOOK_S)
         return True
 
-    def ask(self, name: str, change: Callable[[Client], object]) -> None:
-        """Repeated until it is done; what was done already, or of one that has ended, is a conflict."""
+    def ask(self, name: str, change: Callable[[Client], object], is_over: Callable[[], bool] = lambda: False) -> None:
+        """Repeated until it is done, or over; what was done already, or of one that has ended, is a conflict."""
 
         def once() -> None:
             with contextlib.suppress(Conflict):
-                change(Client(self.state))
+                if not is_over():
+                    change(Client(self.state))
 
         self._patiently(once, f"what is asked of {name}")
 

@@ -45,7 +45,8 @@ def killed_at_a_resize(arena: Arena, lots: random.Random) -> str:
     width = lots.choice([one for one in WIDTHS if one != job["width"]])
     with arena.outage("killed at a resize"):
         trap = kill_at(arena, lambda request: resizes(request, RESIZED, job["id"]), count, is_done=is_done)
-        arena.ask(RESIZED, lambda client: client.scale(RESIZED, width, now=True))
+        # The answer may be lost with the server that it kills; and another resize may be what it is killed at.
+        arena.ask(RESIZED, lambda client: client.scale(RESIZED, width, now=True), trap.is_set)
         fired = trap.wait(FIRES_S)
         arena.kill()
         time.sleep(lots.uniform(0.0, 1.0))

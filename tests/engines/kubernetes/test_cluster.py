@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.resources import Resource
+from swell.engines.kubernetes.resources import NODES, PODS, Resource
 from swell.errors import Unavailable
 
 from .apiserver import ApiServer
 from .conftest import access_to
+from .keeping import PATIENCE_S, until
 
 
 class Forgetful(Port):
@@ -66,3 +68,35 @@ def test_a_cluster_that_gives_out_user_numbers_is_known_by_its_constraints(
         assert cluster.assigns_users == is_openshift
     finally:
         cluster.stop()
+
+
+def test_room_is_taken_from_before_a_pod_is_bound_until_it_is_gone(server: ApiServer) -> None:
+    """Two pods got the same GPUs: the watch had shown neither yet, and somebody else had some that were planned."""
+    port = Port(access_to(server), answer_s=5.0)
+    cluster = Cluster(port, lambda *_: None)
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"conditions": [ready], "allocatable": {"cpu": "64", "memory": "64Gi", "nvidia.com/gpu": "8"}}
+    port.create(NODES, {"metadata": {"name": "n1"}, "status": status})
+    made = [port.create(PODS, of_four_gpus(name), "ml")["metadata"] for name in ("a", "b", "c")]
+    try:
+        assert cluster.start(PATIENCE_S) is None
+        a, b, c = cluster.pods([one["uid"] for one in made])
+        assert [cluster.take_room(pod, "n1") for pod in (a, b, c, a)] == [True, True, False, True]
+        cluster.leave_room(b)
+        cluster.give_room(c, "n1")
+        assert not cluster.take_room(b, "n1")
+        port.bind("a", "ml", a.uid, "n1")
+        until(lambda: [pod.name for pod in cluster.pods_on("n1")] == ["a"])
+        cluster.leave_room(a)
+        assert not cluster.take_room(b, "n1")
+        port.delete(PODS, "c", "ml")
+        until(lambda: not cluster.pods([c.uid]))
+        assert cluster.take_room(b, "n1")
+    finally:
+        cluster.stop()
+        port.close()
+
+
+def of_four_gpus(name: str) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
+    return {"metadata": {"name": name}, "spec": {"containers": [container], "schedulerName": "swell"}}

@@ -316,6 +316,13 @@ SECOND_WANTED = make_wanted(attempt=SECOND)
         ),
         ("we took one away", SECOND_WANTED, make_seen(None, make_pod(1, **BARE)), True, Followed()),
         (
+            "its node has refused one in the attempt before, which was told then",
+            SECOND_WANTED,
+            make_seen(None, ended(0, None, "OutOfcpu", **BARE), make_pod(1, **BARE)),
+            True,
+            Followed(),
+        ),
+        (
             "it was stopped half bound",
             STOPPING,
             make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE)),

@@ -275,6 +275,27 @@ HALF = make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE))
             (Bind(make_pod(0, **NEW), ON_N1), Bind(make_pod(1, **BARE), ON_N2)),
         ),
         ("one that ran is gone", replace(AGAIN, has_begun=True), make_seen(None, running(1, **BARE)), True, ()),
+        (
+            "a node has refused one in the attempt before: it is taken away, and made again when it is gone",
+            AGAIN,
+            make_seen(None, ended(0, None, "OutOfcpu", **BARE)),
+            True,
+            (Kill(ended(0, None, "OutOfcpu", **BARE), 0.0),),
+        ),
+        (
+            "one was evicted in the attempt before, and goes",
+            AGAIN,
+            make_seen(None, ended(0, 137, "Evicted", is_deleting=True, **BARE)),
+            True,
+            (),
+        ),
+        (
+            "one has ended by itself",
+            AGAIN,
+            make_seen(None, ended(0, **BARE)),
+            True,
+            (Create(1),),
+        ),
     ],
 )
 def test_pods_that_came_by_kubectl(

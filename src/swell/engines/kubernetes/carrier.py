@@ -23,7 +23,7 @@ from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.refusals import AGAIN_S, Refusals, missing, starting
 from swell.engines.kubernetes.reserving import Reservations
 from swell.engines.kubernetes.sight import Sight
-from swell.engines.kubernetes.steps import Bind, Step, object_steps, pod_steps
+from swell.engines.kubernetes.steps import Bind, Step, is_left_over, object_steps, pod_steps
 from swell.engines.kubernetes.wanted import Seen, Wanted
 from swell.errors import Conflict, Rejected, SwellError, Unavailable
 from swell.model.cluster import NodeId
@@ -162,15 +162,16 @@ class Carrier(threading.Thread):
             steps = object_steps(life.wanted, seen, memory, is_ours=life.is_ours)
         else:
             steps = pod_steps(life.wanted, seen, memory, is_ours=life.is_ours, remakes=life.remakes)
-        binds = self._may_bind(life, seen, [step for step in steps if isinstance(step, Bind)])
-        self._watch_patience(life, seen)
         others = [step for step in steps if not isinstance(step, Bind)]
+        binds = self._may_bind(life, seen, [] if others else [step for step in steps if isinstance(step, Bind)])
+        self._watch_patience(life, seen)
         calls = [self._call(life, seen, others)] if others else [self._call(life, seen, [bind]) for bind in binds]
         return calls + self._questions(life, seen)
 
     def _meet(self, life: Life, seen: Seen, nodes: Mapping[NodeId, NodeSeen]) -> None:
         for rank, pod in seen.pods:
-            if rank is not None and (not life.is_ours or pod.attempt in (None, life.wanted.attempt)):
+            is_old = life.remakes and is_left_over(pod, life.wanted, life.memory)
+            if rank is not None and not is_old and (not life.is_ours or pod.attempt in (None, life.wanted.attempt)):
                 life.memory.met[rank] = pod.uid
         for source, has_ended in logs_of(life.wanted.attempt, seen, nodes):
             if has_ended:
@@ -185,8 +186,11 @@ class Carrier(threading.Thread):
         if found.why != life.memory.held:
             life.memory.held, life.memory.waits_since = found.why, None
             self._wake()
-        is_late = bool(found.binds) and _is_late(life, seen)
-        return self._with_room(life, found.binds) if is_late else found.binds
+        if found.binds and _is_late(life, seen):
+            return self._with_room(life, found.binds)
+        for bind in found.binds:
+            self._cluster.give_room(bind.pod, bind.place.node)
+        return found.binds
 
     def _with_room(self, life: Life, binds: Sequence[Bind]) -> Sequence[Bind]:
         """Since their room was planned, somebody else may have taken it; pods that are remade are not planned again.
@@ -196,13 +200,16 @@ class Carrier(threading.Thread):
         fitting: list[Bind] = []
         for bind in binds:
             node = bind.place.node
-            beside = [one.pod for one in fitting if one.place.node == node]
-            if self._cluster.has_room([*beside, bind.pod], node):
+            if self._cluster.take_room(bind.pod, node):
                 fitting.append(bind)
             else:
                 self._note_problem(life, f"node {node} has no room left for pod {bind.pod.name}: others have taken it")
                 self._lives.again(life)
-        return fitting if life.wanted.is_array or len(fitting) == len(binds) else ()
+        if life.wanted.is_array or len(fitting) == len(binds):
+            return fitting
+        for bind in fitting:
+            self._cluster.leave_room(bind.pod)
+        return ()
 
     def _call(self, life: Life, seen: Seen, steps: Sequence[Step]) -> Callable[[], None]:
         def call() -> None:

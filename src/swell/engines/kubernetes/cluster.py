@@ -182,13 +182,27 @@ class Cluster:
     def pods_on(self, node: str) -> list[PodSeen]:
         return self._sorted(self._pods.by_node, node)
 
-    def has_room(self, pods: Sequence[PodSeen], node: str) -> bool:
-        """Beside all that stands there, whoever has put it there: so its kubelet counts."""
-        there = self.pods_on(node)
+    def take_room(self, pod: PodSeen, node: str) -> bool:
+        """For a pod that is about to be bound, if there is any beside all that stands there or is being bound there,
+        whoever does that: so its kubelet counts. It is taken until the watch shows the pod, or it is left."""
         with self._lock:
             seen = self._nodes.get(node)
-        taken, needs = (sum((one.needs for one in some), NOTHING) for some in (there, pods))
-        return seen is None or needs.fits_in(seen.room - taken)
+            there = self._pods.of(self._pods.by_node.get(node, set()) | self._pods.promised.get(node, set()))
+            taken = sum((one.needs for one in there if one.uid != pod.uid), NOTHING)
+            has_room = seen is None or pod.needs.fits_in(seen.room - taken)
+            if has_room:
+                self._pods.promise(pod.uid, node)
+            return has_room
+
+    def give_room(self, pod: PodSeen, node: str) -> None:
+        """To one that is about to be bound, however much there is."""
+        with self._lock:
+            self._pods.promise(pod.uid, node)
+
+    def leave_room(self, pod: PodSeen) -> None:
+        """It was not bound."""
+        with self._lock:
+            self._pods.break_promise(pod.uid)
 
     def reservations(self, store: str) -> list[PodSeen]:
         """The pods that keep GPUs for those who share them."""
@@ -234,6 +248,8 @@ class Cluster:
                     self._pods.drop(change.before)
                 if change.after is not None:
                     self._pods.keep(change.after)
+                if change.before is not None and (change.after is None or change.after.uid != change.before.uid):
+                    self._pods.break_promise(change.before.uid)
         nodes.discard("")
         if touched:
             self._changed(touched, (), nodes)

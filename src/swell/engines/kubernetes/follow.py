@@ -13,6 +13,7 @@ from swell.engines.kubernetes.objects import Verdict
 from swell.engines.kubernetes.picture import PodSeen
 from swell.engines.kubernetes.reservations import refusal
 from swell.engines.kubernetes.sheet import DEADLINES, Followed, Sheet, with_end
+from swell.engines.kubernetes.steps import is_left_over
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.launch import (
     CAUSE_DELETED,
@@ -100,6 +101,8 @@ def _member(sheet: Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
     wanted = sheet.wanted
     if pod is None:
         return _gone(sheet, rank)
+    if sheet.remakes and is_left_over(pod, wanted, sheet.memory):
+        return None
     if not pod.node and wanted.places[rank].node not in sheet.seen.present and not wanted.is_stopping:
         cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
         return sheet.end(rank, pod, cause, _lost_node(wanted.places[rank].node))

@@ -236,30 +236,28 @@ class Hands:
         self._port.patch(resource, name, body, namespace, kind=PatchKind.APPLY, manager=MANAGER, force=True)
 
     def _bind(self, step: Bind, memory: Memory, share_mib: int) -> None:
-        pod = step.pod
-        for claim in pod.claims:
-            self._choose_for(claim, pod.namespace, step.place.node)
-        if step.rank is not None:
-            body = {"metadata": {"uid": pod.uid, "annotations": {RANK: str(step.rank)}}}
-            self._port.patch(PODS, pod.name, body, pod.namespace)
-        memory.bound[pod.uid] = step.place.node  # its room is in use from before we ask until we are refused
+        pod, node = step.pod, step.place.node
+        memory.bound[pod.uid] = node  # its room is in use from before we ask until we are refused
         try:
+            for claim in pod.claims:
+                self._choose_for(claim, pod.namespace, node)
+            notes = {} if step.rank is None else {RANK: str(step.rank)}
             if step.gpu:
                 memory.shared[pod.uid] = step.place.devices[0]
-                notes = {DEVICE: step.gpu, NUMBER: step.place.devices[0], SHARE_MIB: str(share_mib)}
-                body = {"metadata": {"uid": pod.uid, "annotations": notes}}
-                self._port.patch(PODS, pod.name, body, pod.namespace)
-            self._port.bind(pod.name, pod.namespace, pod.uid, step.place.node)
-        except Conflict:
+                notes |= {DEVICE: step.gpu, NUMBER: step.place.devices[0], SHARE_MIB: str(share_mib)}
+            if notes:
+                self._port.patch(PODS, pod.name, {"metadata": {"uid": pod.uid, "annotations": notes}}, pod.namespace)
+            self._port.bind(pod.name, pod.namespace, pod.uid, node)
+        except SwellError as error:
+            self._cluster.leave_room(pod)
             memory.bound.pop(pod.uid)
+            if not isinstance(error, Conflict):
+                raise
             there = self._port.get(PODS, pod.name, pod.namespace)
-            node = (there.get("spec") or {}).get("nodeName", "")
-            if there["metadata"]["uid"] != pod.uid or not node:
+            found = (there.get("spec") or {}).get("nodeName", "")
+            if there["metadata"]["uid"] != pod.uid or not found:
                 raise  # another one by now, which the watch will show; or something else is wrong
-            memory.bound[pod.uid] = node
-        except SwellError:
-            memory.bound.pop(pod.uid)
-            raise
+            memory.bound[pod.uid] = found
 
     def _choose_for(self, claim: str, namespace: str, node: str) -> None:
         """A volume that waits for its first consumer is made where the scheduler says, and we are the scheduler."""

@@ -125,6 +125,12 @@ class PodSeen:
         return self.phase == "Failed" and self.ended is not None and not self.ended.has_run
 
     @property
+    def is_spoilt(self) -> bool:
+        """It has failed, and not by itself: its node has refused it, or it was evicted."""
+        is_evicted = self.is_disrupted or (self.ended is not None and self.ended.reason == "Evicted")
+        return self.is_refused or (self.phase == "Failed" and is_evicted)
+
+    @property
     def attempt(self) -> AttemptId | None:
         return parse_attempt(self.annotations.get(ATTEMPT, ""))
 

@@ -26,6 +26,8 @@ class PodIndex:
         self.by_node: Index[str] = defaultdict(set)
         self.reserving: Index[str] = defaultdict(set)
         self.stand_ins: Index[str] = defaultdict(set)
+        self.promised: Index[str] = defaultdict(set)  #: by node: those that are being bound there
+        self._promised_to: dict[str, str] = {}  #: uid → node
 
     def of(self, uids: Iterable[str]) -> list[PodSeen]:
         """Those of them that are there."""
@@ -35,6 +37,8 @@ class PodIndex:
         self._pods[pod.uid] = pod
         if pod.document is not None and not pod.has_ended and not pod.is_deleting:
             self.waiting[pod.uid] = pod
+        if pod.node or pod.has_ended:
+            self.break_promise(pod.uid)
         for index, key in self._keys(pod):
             index[key].add(pod.uid)
 
@@ -42,11 +46,18 @@ class PodIndex:
         self._pods.pop(pod.uid, None)
         self.waiting.pop(pod.uid, None)
         for index, key in self._keys(pod):
-            found = index.get(key)
-            if found is not None:
-                found.discard(pod.uid)
-                if not found:
-                    del index[key]
+            _discard(index, key, pod.uid)
+
+    def promise(self, uid: str, node: str) -> None:
+        """Until it is seen where it is, has gone, or the promise is broken."""
+        self.break_promise(uid)
+        self._promised_to[uid] = node
+        self.promised[node].add(uid)
+
+    def break_promise(self, uid: str) -> None:
+        node = self._promised_to.pop(uid, None)
+        if node is not None:
+            _discard(self.promised, node, uid)
 
     def _keys(self, pod: PodSeen) -> Iterable[tuple[Index[Any], Any]]:
         if JOB in pod.labels:
@@ -63,3 +74,11 @@ class PodIndex:
             yield self.by_group, (pod.namespace, pod.labels[POD_GROUP])
         if pod.node and not pod.has_ended:
             yield self.by_node, pod.node
+
+
+def _discard(index: Index[K], key: K, uid: str) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.discard(uid)
+        if not found:
+            del index[key]

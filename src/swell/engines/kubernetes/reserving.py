@@ -193,8 +193,7 @@ class Reservations:
             case Reserve(gpu):
                 self._reserve(gpu)
             case Seat(gpu, pod):
-                with contextlib.suppress(Conflict):  # it is bound already; the watch will show where
-                    self._port.bind(pod.name, pod.namespace, pod.uid, gpu[0])
+                self._seat(pod, gpu[0])
             case Ask(_, pod):
                 self._ask(step, pod)
             case Release(gpu, pod):
@@ -204,6 +203,17 @@ class Reservations:
                     self._released.add(pod.uid)
                 if pod.has_ended:
                     self._pause((Reserve, gpu), gpu)  # its node refuses; it is not asked all the time
+
+    def _seat(self, pod: PodSeen, node: NodeId) -> None:
+        if not self._cluster.take_room(pod, node):
+            raise Conflict(f"node {node} has no room left for pod {pod.namespace}/{pod.name}: others have taken it")
+        try:
+            self._port.bind(pod.name, pod.namespace, pod.uid, node)
+        except Conflict:
+            self._cluster.leave_room(pod)  # it is bound already; the watch will show where
+        except SwellError:
+            self._cluster.leave_room(pod)
+            raise
 
     def _reserve(self, gpu: Gpu) -> None:
         runtime_class = self.runtime_class()

@@ -168,11 +168,18 @@ def _found_pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, remakes: boo
     if wanted.is_stopping:
         # Those that are not bound hold nothing; they wait for the next attempt, or for whoever has created them.
         return tuple(kill for kill in _kills(seen, memory, wanted.grace_s) if not _is_unbound(kill.pod, memory))
+    if left := [pod for _, pod in seen.pods if remakes and is_left_over(pod, wanted, memory)]:
+        return tuple(Kill(pod, 0.0) for pod in left if not pod.is_deleting and pod.uid not in memory.deleted)
     known = {rank for rank, _ in seen.pods} | memory.met.keys()
     missing = [rank for rank in sorted(wanted.places) if rank not in known]
     if missing and remakes and not wanted.has_begun:
         return tuple(Create(rank) for rank in missing if rank not in memory.created)
     return tuple(_binds(wanted, seen, memory))
+
+
+def is_left_over(pod: PodSeen, wanted: Wanted, memory: Memory) -> bool:
+    """Of one that came as a plain pod, in a later attempt: spoilt in one before, where that was told."""
+    return pod.is_spoilt and not wanted.has_begun and pod.uid not in memory.bound and pod.attempt != wanted.attempt
 
 
 def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
