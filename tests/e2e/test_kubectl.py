@@ -267,6 +267,22 @@ def end_well(cluster: Cluster, server: Server, number: int) -> Document:
     return server.until(number, "succeeded", patience_s=PATIENCE_S)
 
 
+def test_two_that_leave_their_names_to_the_cluster_are_objects_of_their_own(cluster: Cluster, server: Server) -> None:
+    document = annotated(trained("trial"))
+    document["metadata"] = {**document["metadata"], "generateName": "trial-"}
+    del document["metadata"]["name"]
+    first, second = submitted(server, document), submitted(server, document)
+    for number in (first, second):
+        until_running(server, number, width=1, attempts=1)
+    found = cluster.api.get(f"{PYTORCHJOBS}?labelSelector={JOB_LABEL}")["items"]
+    names = {int(one["metadata"]["labels"][JOB_LABEL]): one["metadata"]["name"] for one in found}
+
+    assert [server.client().job(number).document["name"] for number in (first, second)] == ["trial", "trial"]
+    assert (names[first], names[second]) == (f"trial-{first}", f"trial-{second}")
+    for number in (first, second):
+        end_well(cluster, server, number)
+
+
 def test_the_tasks_of_a_job_are_scaled_in_the_same_object(cluster: Cluster, server: Server) -> None:
     number = submitted(server, ring("ring", **{"swell.dev/tasks": "2..4"}))
     until_running(server, number, width=4, attempts=1)

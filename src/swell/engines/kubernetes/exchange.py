@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
 
+from pydantic_core import from_json
+
 from swell.engines.kubernetes.access import Access
 from swell.engines.kubernetes.connection import NEVER, Abort, Connection, Dialer, Lost, Unreached
 from swell.engines.kubernetes.credentials import Credential
@@ -71,7 +73,7 @@ class Exchange:
         target = _target(self._dialer.prefix + path, query)
         answer = _Tries(self, ask, abort, guard).run(target, data, content_type)
         try:
-            document = json.loads(answer)
+            document = from_json(answer)
         except ValueError as error:
             raise failure(ask, 200, {}, answer) from error
         if not isinstance(document, dict):
