@@ -14,7 +14,7 @@ from swell.engines.kubernetes.picture import Ended, PodSeen, read_node
 from swell.engines.kubernetes.sight import Sight
 from swell.engines.kubernetes.wanted import Seen
 
-from .pieces import FIRST, make_object, make_pod, make_wanted
+from .pieces import FIRST, SECOND, ended, make_object, make_pod, make_wanted
 
 OURS = {"kind": "PyTorchJob", "metadata": {"name": "train", "namespace": "team"}}
 THEIRS = {"kind": "PyTorchJob", "metadata": {"name": "train", "namespace": "team", "uid": "object"}}
@@ -85,6 +85,18 @@ def test_what_we_have_deleted_is_on_its_way_out_whatever_the_watch_shows() -> No
     life.memory.deleted.add("object")
 
     assert look(life, make_object()).object == make_object(is_deleting=True)
+
+
+def test_what_has_ended_in_an_earlier_attempt_and_is_not_gone_yet_is_none_of_this_ones() -> None:
+    """A refused pod that its Job kept was taken for refused again."""
+    document = {"kind": "Job", "metadata": {"name": "train", "namespace": "team", "uid": "object"}}
+    life = Life(make_wanted(attempt=SECOND), document)
+    refused = ended(0, None, "OutOfcpu", is_deleting=True)
+    before = make_object("Job", is_suspended=True)
+    resumed = make_object("Job", attempt=SECOND, pods_attempt=SECOND)
+
+    assert [pod for _, pod in look(life, before, refused).pods] == [refused]
+    assert look(life, resumed, refused).pods == ()
 
 
 def test_another_object_of_the_same_name_is_not_the_one_that_came_by_kubectl() -> None:

@@ -152,6 +152,18 @@ def new_pod(rank: int) -> PodSeen:
             make_seen(make_object(is_suspended=True), ended(0, None, "OutOfcpu")),
             (Kill(ended(0, None, "OutOfcpu"), 0.0),),
         ),
+        (
+            "that pod is not gone yet",
+            AGAIN,
+            make_seen(make_object(is_suspended=True), ended(0, None, "OutOfcpu", is_deleting=True)),
+            (),
+        ),
+        (
+            "that pod's Job keeps it until it has made another",
+            AGAIN,
+            make_seen(make_object("Job", is_suspended=True), ended(0, None, "OutOfcpu", is_deleting=True)),
+            (Tell(), Change()),
+        ),
         ("the last one failed for good", AGAIN, make_seen(make_object(verdict=FAILED), ended(0, 1)), (Remove(),)),
         # stopping
         ("nothing to stop", STOPPING, make_seen(None), ()),

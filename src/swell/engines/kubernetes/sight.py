@@ -13,7 +13,7 @@ from swell.engines.kubernetes.life import Life, is_there, uids
 from swell.engines.kubernetes.numbering import number
 from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.picture import RANK, NodeSeen, PodSeen, parse_number
-from swell.engines.kubernetes.wanted import Seen
+from swell.engines.kubernetes.wanted import Seen, Wanted
 from swell.model.cluster import NodeId
 
 Document = dict[str, Any]
@@ -44,7 +44,7 @@ class Sight:
         memory.kind = f"{found.kind} {found.namespace}/{found.name}"
         kind = KINDS[found.kind]
         pods = self._cluster.pods_of_object(found.kind, found.namespace, found.name, uid=found.uid)
-        ranked = tuple((kind.rank(pod, found), pod) for pod in pods)
+        ranked = tuple((kind.rank(pod, found), pod) for pod in pods if not _is_of_before(pod, found, life.wanted))
         if found.kind == "Job":
             with self._numbering:
                 ranked = number(ranked, life.wanted, memory)
@@ -87,6 +87,12 @@ class Sight:
         namespace = self._namespace(life.document)
         ours = [pod for pod in self._made(life) if pod.namespace == namespace]  # a label is easily written elsewhere
         return ours if life.is_ours else [*self._cluster.pods(uids(life.document)), *ours]
+
+
+def _is_of_before(pod: PodSeen, found: ObjectSeen, wanted: Wanted) -> bool:
+    """Has it ended in an earlier attempt, where that was told, and is only not gone yet?"""
+    is_over = pod.has_ended and pod.is_deleting
+    return is_over and found.attempt == wanted.attempt and pod.attempt != found.pods_attempt
 
 
 def _rank(life: Life, pod: PodSeen) -> int | None:

@@ -113,7 +113,8 @@ def _take_up(wanted: Wanted, seen: Seen, memory: Memory, found: ObjectSeen, *, i
         return (Mark(),) if is_as_wanted else (Suspend(),)
     if seen.alive:
         return ()  # resumed now, its controller would count those that are still ending (docs/decisions/0010)
-    if left := [pod for _, pod in seen.pods if pod.is_refused or (pod.has_ended and not wanted.is_array)]:
+    there = [pod for _, pod in seen.pods if not pod.is_deleting]
+    if left := [pod for pod in there if pod.is_refused or (pod.has_ended and not wanted.is_array)]:
         # Told already, and their controller may take them for pods of this attempt, as we would.
         return tuple(Kill(pod, 0.0) for pod in left if pod.uid not in memory.deleted)
     return (Tell(), Change())

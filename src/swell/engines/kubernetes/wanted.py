@@ -119,8 +119,13 @@ class Seen:
 
     @property
     def alive(self) -> list[PodSeen]:
-        """Those that have not ended, or are not through with it."""
-        return [pod for _, pod in self.pods if not pod.has_ended or pod.is_deleting]
+        """Those that have not ended, or are not through with it.
+
+        A suspended Job with a back-off for each index keeps a failed pod until it has made another, although the pod
+        is deleted: of Jobs what has ended is through.
+        """
+        is_of_jobs = self.object is not None and self.object.kind in ("Job", "JobSet")
+        return [pod for _, pod in self.pods if not pod.has_ended or (pod.is_deleting and not is_of_jobs)]
 
 
 @dataclass(slots=True)
