@@ -24,6 +24,7 @@ from engines.kubernetes.pieces import (
 )
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.objects import Verdict
+from swell.engines.kubernetes.picture import PodSeen
 from swell.engines.kubernetes.sheet import Followed
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 
@@ -291,6 +292,24 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
 )
 def test_pods_without_an_object(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
     assert follow(wanted, seen, Memory(), NOW, has_object=False) == followed, what
+
+
+@pytest.mark.parametrize(
+    ("pod", "code", "said"),
+    [
+        (ended(0, None, "OutOfcpu", "no room"), None, "OutOfcpu: no room; it failed"),
+        (ended(0, 137, "Evicted", "the node was low on memory"), 137, "the node was low on memory; it failed"),
+    ],
+    ids=["refused", "evicted"],
+)
+def test_an_object_that_came_by_kubectl_and_has_failed_is_not_begun_again(
+    pod: PodSeen, code: int | None, said: str
+) -> None:
+    """Whose fault it was does not matter: each attempt saw the same pod again, for ever."""
+    seen = make_seen(make_object(verdict=FAILED), pod)
+    found = follow(WANTED, seen, Memory(), NOW, has_object=True, is_ours=False)
+    [first, _] = found.tasks
+    assert (found.is_finished, first.exit_code, first.cause, first.problem) == (True, code, "", said)
 
 
 def test_an_object_that_came_by_kubectl_is_deleted_when_it_is_not_there() -> None:

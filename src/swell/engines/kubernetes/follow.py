@@ -17,6 +17,7 @@ from swell.engines.kubernetes.steps import is_left_over
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.model.launch import (
     CAUSE_DELETED,
+    CAUSE_EVICTED,
     CAUSE_IMAGE,
     CAUSE_NODE_LOST,
     CAUSE_NOT_PLACED,
@@ -159,6 +160,13 @@ def _elsewhere(pod: PodSeen, node: str) -> str:
     return f"somebody else has bound pod {pod.name} to node {pod.node}; it was to run on {node}"
 
 
+def _for_good(end: TaskSeen, verdict: Verdict) -> TaskSeen:
+    """What came by kubectl and has failed cannot be begun again, even if it was its node that refused a pod of it."""
+    if end.cause not in (CAUSE_NOT_PLACED, CAUSE_EVICTED) or end.ended_at is None:
+        return end
+    return with_end(end, end.ended_at, end.exit_code, "", f"{end.problem}; {verdict.message}")
+
+
 def _judged(sheet: Sheet, verdict: Verdict) -> Iterator[TaskSeen]:
     """Its controller has spoken. Of a success nobody asks the ranks; of a failure those that failed tell why."""
     ranks = sorted(sheet.wanted.places)
@@ -174,7 +182,8 @@ def _judged(sheet: Sheet, verdict: Verdict) -> Iterator[TaskSeen]:
             blamed = True
             is_refused = not pod.ended.has_run and pod.ended.reason != "Evicted"
             problem = f"{pod.ended.reason}: {pod.ended.message}"
-            yield sheet.end(rank, pod, CAUSE_NOT_PLACED, problem) if is_refused else sheet.pod_end(rank, pod)
+            end = sheet.end(rank, pod, CAUSE_NOT_PLACED, problem) if is_refused else sheet.pod_end(rank, pod)
+            yield end if sheet.is_ours else _for_good(end, verdict)
         elif rank == ranks[-1] and not blamed:
             cause = CAUSE_TIME_LIMIT if verdict.reason in DEADLINES else ""
             yield with_end(sheet.task(rank, pod), verdict.at, None, cause, verdict.message)
