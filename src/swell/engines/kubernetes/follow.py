@@ -111,7 +111,7 @@ def _member(sheet: Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         said = f"{pod.ended.reason}: {pod.ended.message}"
         if refused := refusal(pod, said):
             return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{said}{refused}")
-        if not pod.ended.has_run and not pod.is_disrupted and pod.ended.reason != "Evicted" and pod.phase == "Failed":
+        if pod.is_refused and not pod.is_evicted:
             return sheet.end(rank, pod, CAUSE_NOT_PLACED, said)
         if sheet.has_object:
             return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows

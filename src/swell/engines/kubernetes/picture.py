@@ -125,10 +125,14 @@ class PodSeen:
         return self.phase == "Failed" and self.ended is not None and not self.ended.has_run
 
     @property
+    def is_evicted(self) -> bool:
+        """By somebody who asked the API for it, or by its kubelet, which says so as it ends."""
+        return self.is_disrupted or (self.ended is not None and self.ended.reason == "Evicted")
+
+    @property
     def is_spoilt(self) -> bool:
         """It has failed, and not by itself: its node has refused it, or it was evicted."""
-        is_evicted = self.is_disrupted or (self.ended is not None and self.ended.reason == "Evicted")
-        return self.is_refused or (self.phase == "Failed" and is_evicted)
+        return self.is_refused or (self.phase == "Failed" and self.is_evicted)
 
     @property
     def attempt(self) -> AttemptId | None:

@@ -209,11 +209,10 @@ class Reservations:
             raise Conflict(f"node {node} has no room left for pod {pod.namespace}/{pod.name}: others have taken it")
         try:
             self._port.bind(pod.name, pod.namespace, pod.uid, node)
-        except Conflict:
-            self._cluster.leave_room(pod)  # it is bound already; the watch will show where
-        except SwellError:
+        except SwellError as error:
             self._cluster.leave_room(pod)
-            raise
+            if not isinstance(error, Conflict):  # it is bound already; the watch will show where
+                raise
 
     def _reserve(self, gpu: Gpu) -> None:
         runtime_class = self.runtime_class()

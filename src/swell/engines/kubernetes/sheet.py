@@ -128,7 +128,7 @@ class Sheet:
 
     def _cause(self, pod: PodSeen, end: Ended) -> tuple[str, str]:
         """And what is said of it."""
-        if pod.is_disrupted or end.reason == "Evicted":
+        if pod.is_evicted:
             return CAUSE_EVICTED, end.message or BY_REQUEST
         if end.reason == "OOMKilled":
             return CAUSE_MEMORY, end.message
