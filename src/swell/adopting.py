@@ -84,6 +84,7 @@ class Adopter(threading.Thread):
         self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
         self._incomplete: dict[str, str] = {}  #: uid of a pod → what its group waits for
         self._references: dict[JobId, Document] = {}
+        self._begun: set[JobId] = set()  #: of those; as far as it was asked
         self._groups = PodGroups(port, cluster, self._is_taken, now)
         self._let_go_at = 0.0
         self._bell = threading.Event()
@@ -241,13 +242,14 @@ class Adopter(threading.Thread):
 
     def _leave(self) -> None:
         """What another places, or takes in, is not ours any more; unless it has begun, then it is ours to the end."""
-        waiting = [(job, reference) for job, reference in self._references.items() if not self._is_begun(job)]
-        left = [
+        found = [
             job
-            for job, reference in waiting
-            if (self._intake.leaves(reference["metadata"]["namespace"]) or self._is_placed(reference))
-            and not self._is_begun(job)  # meanwhile: then it was us who placed it
+            for job, reference in self._references.items()
+            if job not in self._begun
+            and (self._intake.leaves(reference["metadata"]["namespace"]) or self._is_placed(reference))
         ]
+        self._begun.update(filter(self._is_begun, found))  # asked last: what is placed and has begun was placed by us
+        left = [job for job in found if job not in self._begun]
         if not left:
             return
         self._jobs.give_up(left, by=OTHER, origin=BY).result()
@@ -256,6 +258,7 @@ class Adopter(threading.Thread):
     def _forget(self, jobs: Iterable[JobId]) -> None:
         """Last: what could not be recorded is tried again."""
         for job in jobs:
+            self._begun.discard(job)
             for uid in uids(self._references.pop(job)):
                 self._taken.pop(uid, None)
 

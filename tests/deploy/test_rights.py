@@ -171,10 +171,11 @@ def with_a_volume_that_waits_for_its_node(stage: Stage) -> None:
 
 
 def that_shares_a_gpu(stage: Stage) -> None:
-    """A simulated node has no log: we write on the pod that keeps the GPU what it would have said there."""
+    """A simulated node has no log: when it was asked for, we write on the pod what it would have said there."""
     sharing = stage.server.start(*IMAGE, "--gpu-memory", "6GiB", "--", "sleep", "1s")
     keepers = stage.cluster.api.until(OWN_PODS, lambda items: any(map(is_ready_keeper, items.values())))
     [keeper] = [name for name, one in keepers.items() if RESERVATION in one["metadata"]["labels"]]
+    stage.server.until_true(sharing, lambda found: "pods/log" in found["reason"]["message"], patience_s=PATIENCE_S)
     stage.cluster.api.patch(f"{OWN_PODS}/{keeper}", {"metadata": {"annotations": {DEVICE: "GPU-0", TOTAL: "0"}}})
     succeed(stage, sharing)
     stage.cluster.api.until(OWN_PODS, lambda items: keeper not in items, patience_s=PATIENCE_S)

@@ -150,8 +150,11 @@ def test_of_a_jobset_its_jobs_are_heard(server: ApiServer, refusals: Refusals) -
     assert said == f"JobSet team/train cannot make its pods: {QUOTA}"
 
 
-def test_where_nothing_was_said_or_nobody_answers_nothing_is_made_up(server: ApiServer, refusals: Refusals) -> None:
+def test_where_nothing_was_said_or_nobody_answers_nothing_is_made_up(
+    server: ApiServer, refusals: Refusals, clock: Clock
+) -> None:
     assert refusals.ask(WANTED, make_seen(make_object()), Memory()) == ""
+    clock.now += AGAIN_S
     assert isinstance(server.faults, Scripted)
     server.faults.answers.extend([Fault.SERVER_ERROR] * 10)
     assert refusals.ask(WANTED, make_seen(make_object()), Memory(refused=QUOTA)) == QUOTA
@@ -211,8 +214,9 @@ def test_the_newest_warning_of_its_kubelet_is_quoted_whole(server: ApiServer, re
     assert said == f"pod train-worker-0 does not start: FailedMount: {MOUNT}"
 
 
-def test_where_its_kubelet_says_nothing_nothing_is_made_up(server: ApiServer, refusals: Refusals) -> None:
+def test_where_its_kubelet_says_nothing_nothing_is_made_up(server: ApiServer, refusals: Refusals, clock: Clock) -> None:
     assert refusals.ask_kubelet(BOUND, Memory()) == ""
+    clock.now += AGAIN_S
     assert isinstance(server.faults, Scripted)
     server.faults.answers.extend([Fault.SERVER_ERROR] * 10)
     assert refusals.ask_kubelet(BOUND, Memory(refused=MOUNT)) == MOUNT

@@ -2,29 +2,27 @@
 
 A quota or Pod Security refuses the pods of a Job to its controller, not to us: it says so in an Event and tries again
 for ever. So does a kubelet that waits for a Secret or a disk. Events are many and nobody needs most of them, so they
-are not followed: those of one object are asked for when its pods have been missing for a while, and those of a pod when
+are not followed: those of one object are looked at when its pods have been missing for a while, and those of a pod when
 it has been bound for a while.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import PodSeen, moment
-from swell.engines.kubernetes.port import Port, Selection
-from swell.engines.kubernetes.resources import EVENTS
+from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.engines.kubernetes.warned import Warnings
 from swell.errors import SwellError, Unavailable
 from swell.model.quantity import IndexSet
 
-Document = dict[str, Any]
 FIRST_S = 5.0  # a controller that is well has made its pods by then
 SLOW_S = 20.0  # a pod of which nothing is wrong has started by then, or is pulling its image
-AGAIN_S = 15.0  # each list costs the API server a look at all Events of a namespace
+AGAIN_S = 15.0
 #: What the controllers of Jobs, PyTorchJobs and JobSets call it; their other warnings are about pods that were there.
 REASONS = frozenset(
     {
@@ -62,7 +60,7 @@ class Refusals:
     """Asks, and remembers nothing but when."""
 
     def __init__(self, port: Port, cluster: Cluster, monotonic: Callable[[], float]) -> None:
-        self._port = port
+        self._warnings = Warnings(port, monotonic)
         self._cluster = cluster
         self._monotonic = monotonic
 
@@ -77,13 +75,15 @@ class Refusals:
         assert found is not None, "only what an object's controller makes can be missing"
         memory.asked_at = self._monotonic()
         try:
-            pages = [self._port.list(_events_of(uid, found.namespace)) for uid in self._makers(wanted, seen, found)]
+            said = [self._warnings.about(uid, found.namespace) for uid in self._makers(wanted, seen, found)]
         except Unavailable:
             return memory.refused
         except SwellError as error:
             return f"why its pods are missing cannot be read: {error}"
-        said = newest(event for page in pages for event in page.items)
-        return said and f"{found.kind} {found.namespace}/{found.name} cannot make its pods: {said}"
+        refusals = [one for warnings in said for one in warnings if one.reason in REASONS]
+        if not refusals:
+            return ""
+        return f"{found.kind} {found.namespace}/{found.name} cannot make its pods: {max(refusals).message}"
 
     def is_slow(self, memory: Memory) -> bool:
         """Is it time to ask, of an attempt of which a pod does not start?"""
@@ -94,13 +94,13 @@ class Refusals:
         """What it says of a pod that does not start; empty: nothing. Where nobody answers, what was said before."""
         memory.asked_at = self._monotonic()
         try:
-            warnings = self._port.list(_events_of(pod.uid, pod.namespace)).items
+            warnings = self._warnings.about(pod.uid, pod.namespace)
         except Unavailable:
             return memory.refused
         except SwellError as error:
             return f"why pod {pod.name} does not start cannot be read: {error}"
-        last = max(warnings, key=_at, default=None)
-        return "" if last is None else f"pod {pod.name} does not start: {last['reason']}: {last['message']}"
+        last = max(warnings, default=None)
+        return "" if last is None else f"pod {pod.name} does not start: {last.reason}: {last.message}"
 
     def _makers(self, wanted: Wanted, seen: Seen, found: ObjectSeen) -> list[str]:
         """Whose Events tell: the object's; of a JobSet also those of the Job that a missing pod belongs to."""
@@ -126,20 +126,3 @@ def job_of(found: ObjectSeen, rank: int) -> str:
             return f"{found.name}-{group.name}-{(rank - first) // group.pods}"
         first += group.count
     raise AssertionError(f"{found.name} has no rank {rank}")
-
-
-def newest(events: Iterable[Document]) -> str:
-    """The last refusal, whole; empty: there is none."""
-    refusals = [event for event in events if event.get("reason") in REASONS]
-    return str(max(refusals, key=_at)["message"]) if refusals else ""
-
-
-def _at(event: Document) -> float:
-    """One that is repeated carries its last time in one field or another."""
-    series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return max((moment(time) for time in times if time), default=0.0)
-
-
-def _events_of(uid: str, namespace: str) -> Selection:
-    return Selection(EVENTS, namespace, fields=f"involvedObject.uid={uid},type=Warning")

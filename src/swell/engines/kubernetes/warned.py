@@ -1,0 +1,79 @@
+"""What warnings are there in a namespace?
+
+The API server looks at all Events of a namespace for each list, however few it then gives. So all warnings are asked
+for at once, for everybody who wants to know at that time: a thousand pods that are slow to start cost one list.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from swell.engines.kubernetes.picture import moment
+from swell.engines.kubernetes.port import Port, Selection
+from swell.engines.kubernetes.resources import EVENTS
+from swell.errors import SwellError
+
+FRESH_S = 2.0
+COST = 20  # of the time at most one part in so many is spent on lists, where they are long
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Warned:
+    """One warning; the newest is the greatest."""
+
+    at: float
+    reason: str
+    message: str
+
+    @classmethod
+    def parse(cls, event: dict[str, Any]) -> Warned:
+        """One that is repeated carries its last time in one field or another."""
+        series = event.get("series") or {}
+        times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
+        at = max((moment(time) for time in times if time), default=0.0)
+        return cls(at, event.get("reason") or "", event.get("message") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    good_until: float
+    warnings: Mapping[str, Sequence[Warned]]  #: by the uid of what they are about
+    error: SwellError | None = None
+
+
+class Warnings:
+    """Safe for several threads: one asks, the others wait for its answer."""
+
+    def __init__(self, port: Port, monotonic: Callable[[], float]) -> None:
+        self._port = port
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._answers: dict[str, _Answer] = {}  #: by namespace
+
+    def about(self, uid: str, namespace: str) -> Sequence[Warned]:
+        """Raises what went wrong with the list, for all who would have shared it."""
+        with self._lock:
+            now = self._monotonic()
+            self._answers = {name: answer for name, answer in self._answers.items() if now < answer.good_until}
+            answer = self._answers.get(namespace)
+            if answer is None:
+                answer = self._answers[namespace] = self._ask(namespace)
+        if answer.error is not None:
+            raise answer.error
+        return answer.warnings.get(uid, ())
+
+    def _ask(self, namespace: str) -> _Answer:
+        began = self._monotonic()
+        found: dict[str, list[Warned]] = defaultdict(list)
+        error = None
+        try:
+            for event in self._port.list(Selection(EVENTS, namespace, fields="type=Warning")).items:
+                found[event["involvedObject"].get("uid", "")].append(Warned.parse(event))
+        except SwellError as problem:
+            error = problem
+        now = self._monotonic()
+        return _Answer(now + max(FRESH_S, COST * (now - began)), found, error)
