@@ -178,8 +178,8 @@ class Laptop:
         """Its pods run, and there are so many: seen with kubectl, then asked."""
         ready = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=swell.dev/job%3D{job}"
         self._installed.api.until(ready, lambda items: [is_ready(one) for one in items.values()] == [True] * width)
-        while (found := self.shown(job))["state"] != "running":
-            assert found["state"] in ("queued", "starting"), found
+        while ((found := self.shown(job))["state"], found["width"]) != ("running", width):
+            assert found["state"] in ("running", "stopping", "queued", "starting"), found
 
 
 @ONCE

@@ -8,6 +8,7 @@ import select
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,13 +56,18 @@ class Ext4:
         run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.folder))
 
     def umount(self) -> None:
+        """Until it is really gone: a container that was being made elsewhere had a copy of all mounts for a moment, and
+        what is mounted again meanwhile is the same file system, with its error."""
+        device = self._device()
         run("umount", str(self.folder))
+        until = time.monotonic() + PATIENCE_S
+        while (device / "loop/backing_file").exists():
+            assert time.monotonic() < until, f"{device.name} is in use {PATIENCE_S:.0f} s after it was unmounted"
+            time.sleep(0.05)
 
     def fail(self) -> None:
         """An error as from a bad sector: the kernel makes the file system read-only, whoever has files open there."""
-        device = self.folder.stat().st_dev
-        name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
-        Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("a test wants to see it fail")
+        Path(f"/sys/fs/ext4/{self._device().name}/trigger_fs_error").write_text("a test wants to see it fail")
 
     def repair(self) -> None:
         """What an administrator does afterwards."""
@@ -71,6 +77,10 @@ class Ext4:
     def close(self) -> None:
         with contextlib.suppress(AssertionError):
             self.umount()
+
+    def _device(self) -> Path:
+        device = self.folder.stat().st_dev
+        return Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
 
 
 def fill(folder: Path) -> Path:

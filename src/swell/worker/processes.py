@@ -69,10 +69,23 @@ def terminate(keeper: int | None, wanted: tuple[bytes, ...], asked: set[int], co
     A process that was being forked while we asked has missed it; asking again finds it, and spares the others a
     second SIGTERM, which many programs take for impatience.
     """
-    for pid in set(members(keeper, wanted, confined)) - asked:
+    for pid in _elders_first(set(members(keeper, wanted, confined)) - asked):
         _signal(pid, signal.SIGTERM)
         _signal(pid, signal.SIGCONT)
         asked.add(pid)
+
+
+def _elders_first(pids: set[int]) -> list[int]:
+    """A shell that waits for its child has to hear of it before the child ends: its trap would come too late."""
+    parents = {pid: _parent(pid) for pid in pids}
+
+    def generation(pid: int) -> int:
+        count = 0
+        while pid in parents and count < len(parents):  # a number that was used again may close a circle
+            pid, count = parents[pid], count + 1
+        return count
+
+    return sorted(pids, key=lambda pid: (generation(pid), pid))
 
 
 def kill(keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None = None) -> int:
@@ -143,13 +156,24 @@ def _pids() -> Iterator[int]:
 
 
 def _stat(pid: int) -> tuple[bytes, int, int]:
-    """State, process group, session; empty when it is gone or hidden. The name may hold anything, so cut after it."""
+    """State, process group, session; empty when it is gone or hidden."""
+    fields = _stat_fields(pid)
+    return (fields[0], int(fields[2]), int(fields[3])) if fields else (b"", 0, 0)
+
+
+def _parent(pid: int) -> int:
+    """0: it is gone or hidden."""
+    fields = _stat_fields(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """From its state on. The name before that may hold anything."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
-            fields = file.read().rpartition(b")")[2].split()
+            return file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return b"", 0, 0
-    return fields[0], int(fields[2]), int(fields[3])
+        return []
 
 
 def _has_marks(pid: int, wanted: tuple[bytes, ...]) -> bool:
