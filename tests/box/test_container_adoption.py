@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -30,9 +31,10 @@ def kill_everything_but_the_container(machine: Machine, person: Person, job: int
     machine.kill_worker()
     ours = Path("/proc/self/ns/pid").readlink()
     for one in [keeper, *processes_of(machine, person)]:
-        if one != monitor and Path(f"/proc/{one}/ns/pid").readlink() == ours:
-            with ended(one):
-                os.kill(one, signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended with those before it
+            if one != monitor and Path(f"/proc/{one}/ns/pid").readlink() == ours:
+                with ended(one):
+                    os.kill(one, signal.SIGKILL)
     assert Path(f"/proc/{pid}").stat().st_uid == person.uid
     return int(pid)
 

@@ -8,6 +8,7 @@ The mounts give each node what programs have as constants: /var/lib/kubelet (dev
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -74,7 +75,8 @@ class Inside(Process):
 
     def signal(self, number: signal.Signals) -> None:
         for pid in _children(self.pid):
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, number)
 
 
 class RealNode:
