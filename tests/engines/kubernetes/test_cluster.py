@@ -97,6 +97,35 @@ def test_room_is_taken_from_before_a_pod_is_bound_until_it_is_gone(server: ApiSe
         port.close()
 
 
+def test_how_a_pod_ended_is_known_after_it_was_deleted(server: ApiServer) -> None:
+    """A job whose pod was deleted as soon as it had succeeded was called deleted."""
+    port = Port(access_to(server), answer_s=5.0)
+    cluster = Cluster(port, lambda *_: None)
+    end = {
+        "exitCode": 0,
+        "reason": "Completed",
+        "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:01Z",
+    }
+    done = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
+    statuses = {"done": done, "waits": {"phase": "Pending"}}
+    made = {
+        name: port.create(PODS, {**of_four_gpus(name), "status": status}, "ml")["metadata"]["uid"]
+        for name, status in statuses.items()
+    }
+    try:
+        assert cluster.start(PATIENCE_S) is None
+        [was] = cluster.pods([made["done"]])
+        assert (was.has_ended, cluster.departed(was.uid)) == (True, None)
+        for name in statuses:
+            port.delete(PODS, name, "ml")
+        until(lambda: not cluster.pods([*made.values()]))
+        assert [cluster.departed(uid) for uid in made.values()] == [was, None]
+    finally:
+        cluster.stop()
+        port.close()
+
+
 def of_four_gpus(name: str) -> dict[str, Any]:
     container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "4"}}}
     return {"metadata": {"name": name}, "spec": {"containers": [container], "schedulerName": "swell"}}

@@ -271,6 +271,24 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             Followed((alive(0), never(1, "pod-lost", "somebody has deleted its pod"))),
         ),
         (
+            "one did its work and was deleted before anybody looked",
+            BEGUN,
+            replace(make_seen(None, running(0)), departed={1: ended(1, is_deleting=True)}),
+            Followed((alive(0), over(1, 990.0, 0))),
+        ),
+        (
+            "one failed and was deleted before anybody looked",
+            BEGUN,
+            replace(make_seen(None, running(0)), departed={1: ended(1, 3)}),
+            Followed((alive(0), over(1, 990.0, 3))),
+        ),
+        (
+            "one was deleted, and killed for that",
+            BEGUN,
+            replace(make_seen(None, running(0)), departed={1: ended(1, 143, is_deleting=True)}),
+            Followed((alive(0), over(1, 990.0, None, "pod-lost", "somebody has deleted its pod"))),
+        ),
+        (
             "one is gone with its node",
             BEGUN,
             replace(make_seen(None, running(0)), present=frozenset({"n1"})),
@@ -332,6 +350,13 @@ SECOND_WANTED = make_wanted(attempt=SECOND)
             make_seen(None, make_pod(1, **BARE)),
             False,
             Followed((never(0, "deleted", "Pod"),)),
+        ),
+        (
+            "one did its work and was deleted before anybody looked",
+            WANTED,
+            replace(make_seen(None, ended(1, **BARE)), departed={0: ended(0, is_deleting=True, **BARE)}),
+            False,
+            Followed((over(0, 990.0, 0), over(1, 990.0, 0)), is_finished=True),
         ),
         ("we took one away", SECOND_WANTED, make_seen(None, make_pod(1, **BARE)), True, Followed()),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -23,9 +24,10 @@ THEIRS = {"kind": "PyTorchJob", "metadata": {"name": "train", "namespace": "team
 class Watched:
     """A cluster that watches have shown to have this one object, and these pods of it."""
 
-    def __init__(self, found: ObjectSeen | None, pods: list[PodSeen]) -> None:
+    def __init__(self, found: ObjectSeen | None, pods: list[PodSeen], departed: Mapping[str, PodSeen]) -> None:
         self._found = found
         self._pods = pods
+        self._departed = departed
 
     def object(self, kind: str, namespace: str, name: str) -> ObjectSeen | None:
         asked = (kind, namespace, name)
@@ -38,12 +40,18 @@ class Watched:
     def pods_of_object(self, kind: str, namespace: str, name: str, *, uid: str) -> list[PodSeen]:
         return [pod for pod in self._pods if pod.owner is not None and pod.owner.uid == uid]
 
+    def pods(self, uids: list[str]) -> list[PodSeen]:
+        return [pod for pod in self._pods if pod.uid in uids]
+
+    def departed(self, uid: str) -> PodSeen | None:
+        return self._departed.get(uid)
+
     def pods_of_job(self, key: tuple[str, str]) -> list[PodSeen]:
         return self._pods if key == ("s", "7") else []
 
 
-def look(life: Life, found: ObjectSeen | None, *pods: PodSeen) -> Seen:
-    cluster = cast(Cluster, Watched(found, list(pods)))
+def look(life: Life, found: ObjectSeen | None, *pods: PodSeen, departed: Sequence[PodSeen] = ()) -> Seen:
+    cluster = cast(Cluster, Watched(found, list(pods), {pod.uid: pod for pod in departed}))
     return Sight(cluster, "s", lambda document: str(document["metadata"]["namespace"])).look(life, {})
 
 
@@ -52,6 +60,16 @@ def test_pods_of_an_object_that_is_gone_are_seen_until_they_are_gone_too(documen
     left = make_pod(0, node="n1", phase="Running")
 
     assert look(Life(make_wanted(), document), None, left) == Seen(None, ((None, left),))
+
+
+def test_a_pod_that_had_ended_when_it_was_deleted_is_seen_if_it_was_there_in_this_attempt() -> None:
+    names = [{"name": f"train-worker-{rank}", "uid": f"pod-{rank}", "document": {}} for rank in range(3)]
+    life = Life(make_wanted(), {"kind": "Pods", "metadata": {**THEIRS["metadata"], "uid": "pod-0"}, "pods": names})
+    life.memory.met |= {0: "pod-0", 1: "pod-1"}
+    there = make_pod(0)
+    before = [ended(rank) for rank in range(3)]
+
+    assert look(life, None, there, departed=before).departed == {1: before[1]}
 
 
 def test_an_answer_newer_than_the_watch_is_believed() -> None:

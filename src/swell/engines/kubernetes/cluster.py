@@ -204,6 +204,11 @@ class Cluster:
         with self._lock:
             self._pods.break_promise(pod.uid)
 
+    def departed(self, uid: str) -> PodSeen | None:
+        """A pod that had ended when it was deleted, a moment ago; None: there was none."""
+        with self._lock:
+            return self._pods.departed.get(uid)
+
     def reservations(self, store: str) -> list[PodSeen]:
         """The pods that keep GPUs for those who share them."""
         return self._sorted(self._pods.reserving, store)
@@ -250,6 +255,7 @@ class Cluster:
                     self._pods.keep(change.after)
                 if change.before is not None and (change.after is None or change.after.uid != change.before.uid):
                     self._pods.break_promise(change.before.uid)
+                    self._pods.depart(change.before)
         nodes.discard("")
         if touched:
             self._changed(touched, (), nodes)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from swell.engines.kubernetes.followarray import follow_array
 from swell.engines.kubernetes.objects import Verdict
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import Ended, PodSeen
 from swell.engines.kubernetes.reservations import refusal
 from swell.engines.kubernetes.sheet import DEADLINES, Followed, Sheet, with_end
 from swell.engines.kubernetes.steps import is_left_over
@@ -108,16 +108,7 @@ def _member(sheet: Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
         cause = CAUSE_NODE_LOST if wanted.has_begun else CAUSE_NOT_PLACED
         return sheet.end(rank, pod, cause, _lost_node(wanted.places[rank].node))
     if pod.ended is not None:
-        said = f"{pod.ended.reason}: {pod.ended.message}"
-        if refused := refusal(pod, said):
-            return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{said}{refused}")
-        if pod.is_refused and not pod.is_evicted:
-            return sheet.end(rank, pod, CAUSE_NOT_PLACED, said)
-        if sheet.has_object:
-            return sheet.task(rank, pod) if pod.ended.has_run else None  # its controller decides what follows
-        end = sheet.pod_end(rank, pod)
-        is_taken = pod.is_deleting and end.cause == "" and end.exit_code != 0
-        return _taken_away(sheet, rank, pod) if is_taken else end
+        return _ended(sheet, rank, pod, pod.ended)
     if pod.node and pod.node != wanted.places[rank].node and not wanted.is_stopping:
         return sheet.end(rank, pod, CAUSE_NOT_PLACED, _elsewhere(pod, wanted.places[rank].node))
     if pod.started_at is not None:
@@ -128,10 +119,26 @@ def _member(sheet: Sheet, rank: int, pod: PodSeen | None) -> TaskSeen | None:
     return None
 
 
+def _ended(sheet: Sheet, rank: int, pod: PodSeen, how: Ended) -> TaskSeen | None:
+    said = f"{how.reason}: {how.message}"
+    if refused := refusal(pod, said):
+        return sheet.end(rank, pod, CAUSE_NOT_PLACED, f"{said}{refused}")
+    if pod.is_refused and not pod.is_evicted:
+        return sheet.end(rank, pod, CAUSE_NOT_PLACED, said)
+    if sheet.has_object:
+        return sheet.task(rank, pod) if how.has_run else None  # its controller decides what follows
+    end = sheet.pod_end(rank, pod)
+    is_taken = pod.is_deleting and end.cause == "" and end.exit_code != 0
+    return _taken_away(sheet, rank, pod) if is_taken else end
+
+
 def _gone(sheet: Sheet, rank: int) -> TaskSeen | None:
     """Of a pod that came by kubectl there will be no other, unless it was us who took it away."""
     if sheet.has_object or sheet.wanted.is_stopping:
         return None
+    before = sheet.seen.departed.get(rank)
+    if before is not None and before.ended is not None:
+        return _ended(sheet, rank, before, before.ended)
     is_lost = rank in sheet.memory.met or sheet.wanted.has_begun
     if not sheet.is_ours:
         return sheet.end(rank, None, CAUSE_DELETED, "Pod") if is_lost or not sheet.remakes else None

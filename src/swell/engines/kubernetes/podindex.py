@@ -11,6 +11,7 @@ from swell.engines.kubernetes.picture import JOB, JOBSET_NAME, POD_GROUP, RESERV
 K = TypeVar("K")
 Index = dict[K, set[str]]  # → uids
 JobKey = tuple[str, str]  # store, job
+DEPARTED_MAX = 2000  # each is looked for within a moment, or never
 
 
 class PodIndex:
@@ -28,6 +29,7 @@ class PodIndex:
         self.stand_ins: Index[str] = defaultdict(set)
         self.promised: Index[str] = defaultdict(set)  #: by node: those that are being bound there
         self._promised_to: dict[str, str] = {}  #: uid → node
+        self.departed: dict[str, PodSeen] = {}  #: uid → how it had ended before it was deleted; the last of them
 
     def of(self, uids: Iterable[str]) -> list[PodSeen]:
         """Those of them that are there."""
@@ -47,6 +49,13 @@ class PodIndex:
         self.waiting.pop(pod.uid, None)
         for index, key in self._keys(pod):
             _discard(index, key, pod.uid)
+
+    def depart(self, pod: PodSeen) -> None:
+        """It is gone. Whoever has not looked since it ended can still learn how."""
+        if pod.ended is not None:
+            self.departed[pod.uid] = pod
+            if len(self.departed) > DEPARTED_MAX:
+                del self.departed[next(iter(self.departed))]
 
     def promise(self, uid: str, node: str) -> None:
         """Until it is seen where it is, has gone, or the promise is broken."""

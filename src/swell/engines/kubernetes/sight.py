@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,8 @@ class Sight:
     def look(self, life: Life, nodes: Mapping[NodeId, NodeSeen]) -> Seen:
         present = frozenset(place.node for place in life.wanted.places.values() if is_there(nodes, place.node))
         if not life.has_object:
-            return Seen(None, tuple((_rank(life, pod), pod) for pod in self._pods_of(life)), present)
+            pods = self._pods_of(life)
+            return Seen(None, tuple((_rank(life, pod), pod) for pod in pods), present, self._departed(life, pods))
         memory = life.memory
         found = self._newest(life)
         if found is None:
@@ -81,6 +82,11 @@ class Sight:
 
     def _made(self, life: Life) -> list[PodSeen]:
         return self._cluster.pods_of_job((self._store, str(life.wanted.attempt.job)))
+
+    def _departed(self, life: Life, pods: Iterable[PodSeen]) -> dict[int, PodSeen]:
+        there = {pod.uid for pod in pods}
+        gone = {rank: uid for rank, uid in life.memory.met.copy().items() if uid not in there}
+        return {rank: pod for rank, uid in gone.items() if (pod := self._cluster.departed(uid)) is not None}
 
     def _pods_of(self, life: Life) -> list[PodSeen]:
         """Made by us, at first or again; before them those that came by kubectl."""
