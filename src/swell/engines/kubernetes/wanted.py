@@ -111,9 +111,7 @@ class Seen:
     object: ObjectSeen | None  #: None: not there, or the pods are all there is
     pods: tuple[tuple[int | None, PodSeen], ...]  #: rank (None: it has none yet) and pod, oldest first
     present: frozenset[NodeId] = frozenset()  #: nodes that are there and ready
-    departed: Mapping[int, PodSeen] = field(
-        default_factory=dict
-    )  #: by rank those that had ended when they were deleted
+    departed: Mapping[int, PodSeen] = field(default_factory=dict)  #: rank → one that had ended when it was deleted
 
     @cached_property
     def staying(self) -> dict[int, PodSeen]:
