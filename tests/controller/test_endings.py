@@ -411,6 +411,15 @@ def test_one_whose_object_somebody_suspends_is_held_at_once_and_goes_on_from_its
     assert (stage.states(job), stage.own(job)["EPOCHS_DONE"]) == (["starting"], "3")
 
 
+def test_also_before_it_was_seen_to_run(stage: Stage) -> None:
+    job = stage.elastic(1, 4)
+    stage.cycle()
+    stage.is_suspended(job, OBJECT)
+    assert (stage.states(job), stage.asked_to("stop")) == (["stopping"], [("stop", f"{job}.1", 30.0)])
+    stage.finish(job, None, cause=CAUSE_STOPPED)
+    is_held_for_its_object(stage, job)
+
+
 def test_also_without_a_checkpoint_and_its_retries_are_left_alone(stage: Stage) -> None:
     """Its tasks are killed already: there is nothing to refuse as there is for `swell hold`."""
     job = stage.gang(2)

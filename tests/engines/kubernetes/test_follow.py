@@ -153,7 +153,13 @@ GONE = make_seen(OURS)
             Followed((alive(0),), suspended="PyTorchJob team/train"),
         ),
         ("we have suspended it", STOPPING, make_seen(OURS, running(0, is_deleting=True)), Followed((alive(0),))),
-        ("we have not resumed it yet", WANTED, make_seen(make_object(is_suspended=True)), Followed()),
+        ("we have not resumed it yet", WANTED, make_seen(OURS), Followed()),
+        (
+            "somebody else has suspended it before its pods were seen to run",
+            WANTED,
+            make_seen(make_object(is_suspended=True), make_pod(0, node="n1", is_deleting=True)),
+            Followed(suspended="PyTorchJob team/train"),
+        ),
         (
             "somebody has suspended it when it had succeeded",
             BEGUN,

@@ -11,7 +11,7 @@ from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.hands import Hands
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.resources import Resource
-from swell.engines.kubernetes.steps import Change, Suspend
+from swell.engines.kubernetes.steps import Change, Create, Resume, Suspend
 from swell.engines.kubernetes.wanted import Memory
 from swell.errors import Conflict, NotFound
 
@@ -91,6 +91,35 @@ def test_an_object_that_somebody_else_has_just_suspended_is_not_suspended_by_us(
     hands(port, {}).do(Suspend(), stopping, make_seen(make_object()), memory)
     mark = {"uid": "object", "resourceVersion": "2", "annotations": {"swell.dev/suspended": "7.1"}}
     assert patches == [{"metadata": mark, "spec": {"runPolicy": {"suspend": True}}}]
+
+
+def test_an_object_says_of_itself_whether_it_waits_for_us() -> None:
+    """Of one that we had resumed and somebody had suspended before its pods were seen to run, nothing else tells."""
+    manifest: dict[str, Any] = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": "team"},
+        "spec": {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [{"name": "pytorch"}]}}}}},
+    }
+    patches: list[Any] = []
+
+    def create(_: object, document: dict[str, Any], __: str) -> dict[str, Any]:
+        return {**document, "metadata": {**document["metadata"], "uid": "object", "resourceVersion": "1"}}
+
+    def patch(_: object, __: str, body: dict[str, Any], ___: str) -> dict[str, Any]:
+        patches.append(body)
+        return {**manifest, "metadata": {**manifest["metadata"], "uid": "object", "resourceVersion": "2"}}
+
+    memory, wanted = Memory(), make_wanted(tasks=1)
+    port: Any = SimpleNamespace(create=create, patch=patch)
+    worker = hands(port, manifest)
+    worker.do(Create(), wanted, make_seen(None), memory)
+    made = memory.fresh
+    assert made is not None
+    assert (made.is_suspended, made.suspended_in) == (True, wanted.attempt)
+    worker.do(Resume(), wanted, make_seen(made), memory)
+    resumed = {"uid": "object", "annotations": {"swell.dev/suspended": None}}
+    assert patches == [{"metadata": resumed, "spec": {"runPolicy": {"suspend": False}}}]
 
 
 @pytest.mark.parametrize("kind", ["Job", "JobSet"])

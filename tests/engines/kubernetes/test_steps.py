@@ -61,13 +61,19 @@ def new_pod(rank: int) -> PodSeen:
         (
             "it was made, and nobody told it anything",
             WANTED,
-            make_seen(make_object(is_suspended=True)),
+            make_seen(make_object(is_suspended=True, suspended_in=FIRST)),
             (Tell(), Resume()),
         ),
         (
             "somebody else has suspended it",
             replace(WANTED, has_begun=True),
             make_seen(make_object(is_suspended=True)),
+            (),
+        ),
+        (
+            "somebody else has suspended it before its pods were seen to run",
+            WANTED,
+            make_seen(make_object(is_suspended=True), make_pod(0, node="n1", is_deleting=True)),
             (),
         ),
         ("it is on its way out", WANTED, make_seen(make_object(is_deleting=True)), ()),

@@ -33,7 +33,7 @@ from swell.engines.kubernetes.resources import CLAIMS, PODS, SECRETS, SERVICES, 
 from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Remove, Resume, Step, Suspend, Tell
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.errors import Conflict, NotFound, SwellError
-from swell.model.job import job_uuid
+from swell.model.job import AttemptId, job_uuid
 
 Document = dict[str, Any]
 SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
@@ -77,8 +77,7 @@ class Hands:
             case Suspend():
                 self._suspend(wanted, _found(seen), memory)
             case Resume():
-                found = _found(seen)
-                self._patch(found, KINDS[found.kind].suspension(False), memory)
+                self._resume(_found(seen), {}, memory)
             case Remove():
                 self._remove(_found(seen), memory)
             case Kill(pod, grace_s):
@@ -111,7 +110,7 @@ class Hands:
         document = self.manifest(wanted)
         kind, resource = self._cluster.served(document["kind"])
         filled = kind.fill(without_server_fields(document), self._filling(wanted))
-        made = self._create_named(resource, filled, wanted)
+        made = self._create_named(resource, _merged(filled, _suspended_in(wanted.attempt)), wanted)
         memory.fresh, memory.kind = kind.read(made), kind.name
 
     def _create_named(self, resource: Resource, document: Document, wanted: Wanted) -> Document:
@@ -150,7 +149,7 @@ class Hands:
         if patch is None:
             self._remove(found, memory)
             return
-        self._patch(found, _merged(patch, kind.suspension(False)), memory)
+        self._resume(found, patch, memory)
 
     def _refuse_uncounted(self, found: ObjectSeen, live: Document) -> None:
         """Of a Job that is resumed before its controller has counted the pods that its suspension has ended, they are
@@ -170,8 +169,12 @@ class Hands:
         if live.uid == found.uid and live.is_suspended:
             memory.fresh = live
             return
-        mark = {"metadata": {"resourceVersion": live.version, "annotations": {SUSPENDED: str(wanted.attempt)}}}
+        mark = _merged(_suspended_in(wanted.attempt), {"metadata": {"resourceVersion": live.version}})
         self._patch(found, _merged(kind.suspension(True), mark), memory)
+
+    def _resume(self, found: ObjectSeen, change: Document, memory: Memory) -> None:
+        patch = _merged(change, KINDS[found.kind].suspension(False))
+        self._patch(found, _merged(patch, _suspended_in(None)), memory)
 
     def _mark(self, wanted: Wanted) -> Document:
         return {"metadata": self._filling(wanted).marked({})}
@@ -317,6 +320,11 @@ def _uncounted(job: Document) -> bool:
 
 def _owner(api_version: str, kind: str, name: str, uid: str) -> Document:
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
+
+
+def _suspended_in(attempt: AttemptId | None) -> Document:
+    """Part of a patch that says whether it was us who suspended an object."""
+    return {"metadata": {"annotations": {SUSPENDED: None if attempt is None else str(attempt)}}}
 
 
 def _merged(one: Document, other: Document) -> Document:

@@ -56,7 +56,7 @@ class ObjectSeen:
     groups: tuple[Group, ...]
     pods_attempt: AttemptId | None  #: which attempt its template writes on its pods; None: none
     failed_indexes: str = ""  #: of a Job: those it has given up
-    suspended_in: AttemptId | None = None  #: in which of our attempts we last suspended it; None: in none
+    suspended_in: AttemptId | None = None  #: in which of our attempts we have; None: it was not us
 
     def offset(self, group: str) -> int | None:
         """The rank of the first pod of a group; None: there is no such group."""

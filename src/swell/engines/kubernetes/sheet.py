@@ -52,12 +52,12 @@ class Sheet:
 
     @property
     def suspended(self) -> str:
-        """Before it has run it may be us who have not resumed it yet; that we suspended it is written on it."""
-        wanted, found = self.wanted, self.seen.object
-        if found is None or not wanted.has_begun or found.attempt != wanted.attempt:
+        """Also before it was seen to run. That it was us, or that we have not resumed it yet, is written on it."""
+        attempt, found = self.wanted.attempt, self.seen.object
+        if found is None or not found.is_suspended or found.attempt != attempt or found.suspended_in == attempt:
             return ""
-        is_over = found.is_deleting or found.verdict is not None or found.suspended_in == wanted.attempt
-        return f"{found.kind} {found.namespace}/{found.name}" if found.is_suspended and not is_over else ""
+        is_over = found.is_deleting or found.verdict is not None
+        return "" if is_over else f"{found.kind} {found.namespace}/{found.name}"
 
     @property
     def may_make_pods(self) -> bool:

@@ -84,8 +84,8 @@ def object_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -
     if found.verdict is not None:
         return tuple(_kills(seen, memory, wanted.grace_s))
     if found.is_suspended:
-        # Once it has run, it was somebody else who suspended it.
-        return () if wanted.has_begun else (Tell(), Resume())
+        is_by_us = found.suspended_in == wanted.attempt
+        return (Tell(), Resume()) if is_by_us and not wanted.has_begun else ()
     if outdated := _outdated(found, seen, memory):
         return tuple(Kill(pod, pod.grace_s) for pod in outdated if pod.uid not in memory.deleted)
     return tuple(_binds(wanted, seen, memory))
