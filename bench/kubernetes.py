@@ -2,15 +2,17 @@
 
 One real control plane with simulated nodes; raw pods, from the first create to the last bind. The naive binder knows
 what comes and binds without thinking: it is what the API server allows. Every contender gets the same pods, the
-same pod groups and client limits that are no limits; the order of contenders is drawn.
+same pod groups and client limits that are no limits. All run twice, in an order that is drawn and then backwards: a
+machine is not equally fast all the time, and whoever comes first finds the API server's caches cold, which is why a
+round that nobody counts comes before.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from bench.racecourse import (
     racecourse,
     serving,
 )
-from bench.rows import Row, Setting
+from bench.rows import Row, Setting, progress
 from swell.engines.kubernetes import Port
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.picture import PodSeen, read_pod
@@ -39,6 +41,7 @@ from swell.engines.kubernetes.resources import PODS
 GANG = 20
 SINGLES_PER_NODE = 10
 SCALE = 5
+ROUNDS = 2  # there and back
 STALL_S_MAX = 120.0  # who has bound nothing for so long is done; what was bound until then counts
 
 
@@ -75,6 +78,16 @@ class Result:
     memory_mb: float = 0.0  #: at its peak
     memory_before_mb: float = 0.0
 
+    def __add__(self, other: Result) -> Result:
+        """Of both rounds; memory as where there was more."""
+        larger = max(self, other, key=lambda one: one.memory_mb)
+        return replace(
+            larger,
+            seconds=self.seconds + other.seconds,
+            bound=self.bound + other.bound,
+            cpu_s=self.cpu_s + other.cpu_s,
+        )
+
 
 def run(setting: Setting) -> Iterator[Row]:
     nodes = setting.nodes
@@ -89,8 +102,21 @@ def run(setting: Setting) -> Iterator[Row]:
             "coscheduling": partial(_theirs, kubeconfig, "coscheduling"),
             "swell": partial(_ours, kubeconfig, setting.folder),
         }
+        contenders["naive"](replace(workloads[-1], name="warm-up"))
         for workload in workloads:
-            yield from _rows(workload, in_drawn_order(setting, workload.name, contenders, workload), nodes)
+            yield from _rows(workload, _there_and_back(setting, contenders, workload), nodes)
+
+
+def _there_and_back(
+    setting: Setting, contenders: Mapping[str, Callable[[Workload], Result]], workload: Workload
+) -> dict[str, Result]:
+    results = in_drawn_order(setting, workload.name, contenders, workload)
+    again = replace(workload, name=f"{workload.name}-again")
+    for name in reversed(results):
+        second = contenders[name](again)
+        progress(f"{again.name}: {name} {second}")
+        results[name] += second
+    return results
 
 
 def _rows(workload: Workload, results: dict[str, Result], nodes: int) -> Iterator[Row]:
@@ -99,15 +125,14 @@ def _rows(workload: Workload, results: dict[str, Result], nodes: int) -> Iterato
     rates = {name: result.bound / workload.size / result.seconds for name, result in results.items()}
     for name in ("naive", "kube-scheduler", "coscheduling"):
         bound = {"bound": ours.bound, "bound by them": results[name].bound}
-        detail = {"nodes": nodes, "pods": workload.pods, **bound, "seconds": ours.seconds}
+        detail = {"nodes": nodes, "pods": ROUNDS * workload.pods, **bound, "seconds": ours.seconds}
         yield Row("kubernetes", f"{workload.name} beside {name}", unit, rates["swell"], rates[name], detail=detail)
     yield from _costs("kubernetes", workload, ours)
 
 
 def _costs(bench: str, workload: Workload, ours: Result) -> Iterator[Row]:
-    thousand = workload.pods / 1000
-    yield Row(bench, f"{workload.name}: CPU of ours per 1,000 pods", "s", ours.cpu_s / thousand)
-    added = (ours.memory_mb - ours.memory_before_mb) / thousand
+    yield Row(bench, f"{workload.name}: CPU of ours per 1,000 pods", "s", ours.cpu_s / (ours.bound / 1000))
+    added = (ours.memory_mb - ours.memory_before_mb) / (workload.pods / 1000)
     detail = {"before": ours.memory_before_mb, "at its peak": ours.memory_mb}
     yield Row(bench, f"{workload.name}: memory of ours per 1,000 pods", "MB", added, detail=detail)
 
