@@ -356,3 +356,35 @@ def test_a_job_that_is_held_is_a_suspended_object_until_it_is_released(
     until_running(server, number, width=width, attempts=2)
     assert seen() == (uid, False)
     assert end_well(cluster, server, number)["resizes"] == 0
+
+
+@pytest.mark.parametrize("way", ["kubectl", "submit"])
+def test_a_jobset_of_which_a_rank_has_succeeded_begins_whole_again(cluster: Cluster, server: Server, way: str) -> None:
+    """The Job of that rank did not make its pod again, and the gang waited for it for ever."""
+    name = f"half-{way}"
+    document = annotated(jobset(name, "true", count=2, on=ON_KWOK, gpus=1))
+    if way == "kubectl":
+        cluster.api.create(JOBSETS, ours(document))
+        number = job_named(server, name, "running")["id"]
+    else:
+        number = submitted(server, document)
+    until_running(server, number, width=2, attempts=1)
+    first = in_set(cluster, name)[0]["metadata"]["name"]
+    cluster.api.patch(f"{PODS}/{first}", {"metadata": {"annotations": SHORT}})
+    cluster.api.until(JOBS, lambda jobs: jobs[f"{name}-workers-0"]["status"].get("succeeded") == 1)
+    uid = cluster.api.get(f"{JOBSETS}/{name}")["metadata"]["uid"]
+
+    assert server.swell("hold", str(number)).code == 0
+    server.until(number, "held", patience_s=PATIENCE_S)
+    assert server.swell("release", str(number)).code == 0
+    until_running(server, number, width=2, attempts=2)
+    assert [one["status"]["phase"] for one in in_set(cluster, name)] == ["Running", "Running"]
+    for one in in_set(cluster, name):
+        cluster.api.patch(f"{PODS}/{one['metadata']['name']}", {"metadata": {"annotations": SHORT}})
+    assert server.until(number, "succeeded", patience_s=PATIENCE_S)["tasks"]["succeeded"] == 2
+    assert cluster.api.get(f"{JOBSETS}/{name}")["metadata"]["uid"] == uid
+
+
+def in_set(cluster: Cluster, name: str) -> list[Document]:
+    found: list[Document] = cluster.api.get(f"{PODS}?labelSelector=jobset.sigs.k8s.io/jobset-name={name}")["items"]
+    return found

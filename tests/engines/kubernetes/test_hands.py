@@ -147,3 +147,33 @@ def test_a_job_is_resumed_when_its_controller_has_counted_what_its_suspension_ha
     live["status"] = {"uncountedTerminatedPods": {}, "failed": 2}
     hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
     assert [patch["spec"]["suspend"] for patch in patches] == [False]
+
+
+def test_jobs_of_a_jobset_that_have_done_some_of_it_are_made_anew_by_their_set() -> None:
+    """They would not make a pod again that has succeeded, and a gang needs all of its ranks."""
+    spec = {"completions": 2, "parallelism": 2, "template": {"spec": {"containers": [{"name": "main"}]}}}
+    live: dict[str, Any] = {
+        "apiVersion": KINDS["JobSet"].api_version,
+        "kind": "JobSet",
+        "metadata": {"name": "train", "namespace": "team", "uid": "object", "resourceVersion": "2"},
+        "spec": {"replicatedJobs": [{"name": "workers", "template": {"spec": spec}}]},
+    }
+    metadata = {"name": "train-workers-0", "namespace": "team", "uid": "job"}
+    jobs: list[dict[str, Any]] = [{"metadata": metadata, "status": {"succeeded": 1, "failed": 1}}]
+    patches: list[Any] = []
+    deleted: list[tuple[str, str]] = []
+    port: Any = SimpleNamespace(
+        get=lambda *_: live,
+        list=lambda _: SimpleNamespace(items=jobs),
+        patch=lambda *words: patches.append(words[2]) or live,
+        delete=lambda _, name, __, *, propagation, uid: deleted.append((name, uid)),
+    )
+    found = make_object("JobSet", is_suspended=True)
+    for change in ({}, {"deletionTimestamp": "2026-11-17T00:00:00Z"}):
+        jobs[0]["metadata"] = {**metadata, **change}
+        with pytest.raises(Conflict, match="Jobs of JobSet team/train that have done some of it are made anew first"):
+            hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+    assert (deleted, patches) == ([("train-workers-0", "job")], [])
+    jobs[0] = {"metadata": {**metadata, "uid": "anew"}, "status": {}}
+    hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+    assert [patch["spec"]["suspend"] for patch in patches] == [False]

@@ -14,6 +14,7 @@ from typing import Any
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS
+from swell.engines.kubernetes.kinds.job import has_done_some
 from swell.engines.kubernetes.objects import DEPENDANTS_FIRST, Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
 from swell.engines.kubernetes.picture import (
@@ -136,7 +137,7 @@ class Hands:
         document = self.manifest(wanted)
         kind, resource = self._cluster.served(found.kind)
         live = self._port.get(resource, found.name, found.namespace)
-        self._refuse_uncounted(found, live)
+        self._refuse_too_early(found, live)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
         patch = kind.change(live, filled, is_array=wanted.is_array)
@@ -151,15 +152,31 @@ class Hands:
             return
         self._resume(found, patch, memory)
 
-    def _refuse_uncounted(self, found: ObjectSeen, live: Document) -> None:
+    def _refuse_too_early(self, found: ObjectSeen, live: Document) -> None:
         """Of a Job that is resumed before its controller has counted the pods that its suspension has ended, they are
         failures, which may be more than it allows."""
-        jobs = [live] if found.kind == "Job" else []
-        if found.kind == "JobSet":
-            name = f"{JOBSET_NAME}={found.name}"
-            jobs = list(self._port.list(Selection(self._cluster.resources["Job"], found.namespace, labels=name)).items)
+        jobs = self._jobs_of(found) if found.kind == "JobSet" else [live] if found.kind == "Job" else []
         if any(_uncounted(job) for job in jobs):
             raise Conflict(f"pods of {found.kind} {found.namespace}/{found.name} that have ended are not counted yet")
+        if found.kind == "JobSet" and (begun := [job for job in jobs if has_done_some(job)]):
+            self._remove_jobs(begun)
+            raise Conflict(
+                f"Jobs of JobSet {found.namespace}/{found.name} that have done some of it are made anew first"
+            )
+
+    def _jobs_of(self, found: ObjectSeen) -> list[Document]:
+        """Of a JobSet."""
+        labels = f"{JOBSET_NAME}={found.name}"
+        return list(self._port.list(Selection(self._cluster.resources["Job"], found.namespace, labels=labels)).items)
+
+    def _remove_jobs(self, jobs: list[Document]) -> None:
+        """Their JobSet makes them anew; what has succeeded in one is not done again, and a gang needs all its ranks."""
+        for metadata in (job["metadata"] for job in jobs if "deletionTimestamp" not in job["metadata"]):
+            name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
+            with contextlib.suppress(NotFound):
+                self._port.delete(
+                    self._cluster.resources["Job"], name, namespace, propagation=DEPENDANTS_FIRST, uid=uid
+                )
 
     def _suspend(self, wanted: Wanted, found: ObjectSeen, memory: Memory) -> None:
         """Unless somebody else has, or does meanwhile: our stop is often an answer to that, and it is theirs then."""

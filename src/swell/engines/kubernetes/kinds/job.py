@@ -52,8 +52,7 @@ class JobKind:
     def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
         """Numbers of pods only; what an attempt is told is in its Secret, which the template names already."""
         before, after = live["spec"]["template"]["spec"], filled["spec"]["template"]["spec"]
-        has_done_some = bool((live.get("status") or {}).get("succeeded"))
-        if gpus_of(before) != gpus_of(after) or (has_done_some and not is_array):
+        if gpus_of(before) != gpus_of(after) or (has_done_some(live) and not is_array):
             return None  # what has succeeded in it is not done again, and a gang needs all of its ranks
         counts = {
             name: filled["spec"][name]
@@ -68,3 +67,7 @@ class JobKind:
     def rank(self, pod: PodSeen, seen: ObjectSeen) -> int | None:
         text = pod.annotations.get(INDEX) or pod.labels.get(INDEX) or pod.annotations.get(RANK)
         return parse_number(text or "")
+
+
+def has_done_some(job: Document) -> bool:
+    return bool((job.get("status") or {}).get("succeeded"))
