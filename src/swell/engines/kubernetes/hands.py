@@ -137,7 +137,10 @@ class Hands:
         document = self.manifest(wanted)
         kind, resource = self._cluster.served(found.kind)
         live = self._port.get(resource, found.name, found.namespace)
-        self._refuse_too_early(found, live)
+        jobs = self._jobs_of(found, live)
+        _refuse_uncounted(found, jobs)
+        if found.kind == "JobSet":
+            self._renew(found, jobs)
         source = live if "uid" in document["metadata"] else document
         filled = kind.fill(without_server_fields(source), self._filling(wanted))
         patch = kind.change(live, filled, is_array=wanted.is_array)
@@ -152,31 +155,27 @@ class Hands:
             return
         self._resume(found, patch, memory)
 
-    def _refuse_too_early(self, found: ObjectSeen, live: Document) -> None:
-        """Of a Job that is resumed before its controller has counted the pods that its suspension has ended, they are
-        failures, which may be more than it allows."""
-        jobs = self._jobs_of(found) if found.kind == "JobSet" else [live] if found.kind == "Job" else []
-        if any(_uncounted(job) for job in jobs):
-            raise Conflict(f"pods of {found.kind} {found.namespace}/{found.name} that have ended are not counted yet")
-        if found.kind == "JobSet" and (begun := [job for job in jobs if has_done_some(job)]):
-            self._remove_jobs(begun)
-            raise Conflict(
-                f"Jobs of JobSet {found.namespace}/{found.name} that have done some of it are made anew first"
-            )
-
-    def _jobs_of(self, found: ObjectSeen) -> list[Document]:
-        """Of a JobSet."""
+    def _jobs_of(self, found: ObjectSeen, live: Document) -> list[Document]:
+        """The Jobs whose controller makes its pods: itself, those of a JobSet, or none."""
+        if found.kind != "JobSet":
+            return [live] if found.kind == "Job" else []
         labels = f"{JOBSET_NAME}={found.name}"
         return list(self._port.list(Selection(self._cluster.resources["Job"], found.namespace, labels=labels)).items)
 
-    def _remove_jobs(self, jobs: list[Document]) -> None:
-        """Their JobSet makes them anew; what has succeeded in one is not done again, and a gang needs all its ranks."""
-        for metadata in (job["metadata"] for job in jobs if "deletionTimestamp" not in job["metadata"]):
-            name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
-            with contextlib.suppress(NotFound):
-                self._port.delete(
-                    self._cluster.resources["Job"], name, namespace, propagation=DEPENDANTS_FIRST, uid=uid
-                )
+    def _renew(self, found: ObjectSeen, jobs: list[Document]) -> None:
+        """Of a JobSet: what has succeeded in a Job is not done again, and a gang needs all its ranks. Removed, such
+        Jobs are made anew by their set."""
+        begun = [job["metadata"] for job in jobs if has_done_some(job)]
+        resource = self._cluster.resources["Job"]
+        for one in begun:
+            if "deletionTimestamp" not in one:
+                with contextlib.suppress(NotFound):
+                    self._port.delete(
+                        resource, one["name"], one["namespace"], propagation=DEPENDANTS_FIRST, uid=one["uid"]
+                    )
+        if begun:
+            said = f"Jobs of JobSet {found.namespace}/{found.name} that have done some of it are made anew first"
+            raise Conflict(said)
 
     def _suspend(self, wanted: Wanted, found: ObjectSeen, memory: Memory) -> None:
         """Unless somebody else has, or does meanwhile: our stop is often an answer to that, and it is theirs then."""
@@ -331,8 +330,12 @@ def _found(seen: Seen) -> ObjectSeen:
     return seen.object
 
 
-def _uncounted(job: Document) -> bool:
-    return any(((job.get("status") or {}).get("uncountedTerminatedPods") or {}).values())
+def _refuse_uncounted(found: ObjectSeen, jobs: list[Document]) -> None:
+    """Of a Job that is resumed before its controller has counted the pods that its suspension has ended, they are
+    failures, which may be more than it allows."""
+    statuses = [job.get("status") or {} for job in jobs]
+    if any(any((status.get("uncountedTerminatedPods") or {}).values()) for status in statuses):
+        raise Conflict(f"pods of {found.kind} {found.namespace}/{found.name} that have ended are not counted yet")
 
 
 def _owner(api_version: str, kind: str, name: str, uid: str) -> Document:
