@@ -298,6 +298,23 @@ def test_the_tasks_of_a_job_are_scaled_in_the_same_object(cluster: Cluster, serv
     assert end_well(cluster, server, number)["tasks"]["succeeded"] == 3
 
 
+def test_the_workers_of_an_elastic_pytorchjob_are_scaled_in_the_same_object(cluster: Cluster, server: Server) -> None:
+    document = trained("workers")
+    del document["spec"]["pytorchReplicaSpecs"]["Master"]
+    document["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "c10d"}
+    number = submitted(server, document)
+    until_running(server, number, width=4, attempts=1)
+    before = cluster.api.get(f"{PYTORCHJOBS}/workers")
+    assert server.swell("scale", "--now", "workers", "2").code == 0
+    until_running(server, number, width=2, attempts=2)
+    after = cluster.api.get(f"{PYTORCHJOBS}/workers")
+
+    assert [one["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] for one in (before, after)] == [4, 2]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert gpus_of(cluster, number) == ["1"] * 2
+    assert end_well(cluster, server, number)["tasks"]["succeeded"] == 2
+
+
 @pytest.mark.parametrize(
     ("path", "document"),
     [

@@ -16,6 +16,7 @@ import pytest
 
 from cluster.api import condition
 from cluster.jobs import PODS, SERVICES, jobset, pod, pytorchjob
+from cluster.jobs import job as indexed_job
 from e2e.onkubernetes import GPUS, PATIENCE_S, Document, Stage, elastic, staged
 from e2e.training import EPOCH, until_trained
 
@@ -256,12 +257,25 @@ def test_two_jobs_share_a_gpu(stage: Stage) -> None:
 # -- what goes wrong -----------------------------------------------------------------------------------------
 
 
-def test_a_task_over_its_memory_limit_is_said_to_be(stage: Stage) -> None:
-    [job] = stage.submit(pod("hungry", "exec awk 'BEGIN { for (all = 1; ; ) all = all all }'"))
+HUNGRY = "exec awk 'BEGIN { for (all = 1; ; ) all = all all }'"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pod("hungry", HUNGRY),
+        indexed_job("hungry-job", HUNGRY, count=1),
+        jobset("hungry-set", HUNGRY, count=1),
+        pytorchjob("hungry-torch", HUNGRY, "exec sleep 600", workers=1),
+    ],
+    ids=lambda document: document["kind"],
+)
+def test_a_task_over_its_memory_limit_is_said_to_be(stage: Stage, document: Document) -> None:
+    [job] = stage.submit(document)
     stage.until(job, "failed")
 
     assert stage.said("why", str(job)).stdout == (
-        f"job {job} (hungry) is failed: OutOfMemory\n"
+        f"job {job} ({document['metadata']['name']}) is failed: OutOfMemory\n"
         "  task 0 was killed because it used more memory than its limit of 64 MiB\n"
         f"  next: give it more memory (resources.limits.memory), or see what it did: swell logs --rank 0 {job}\n"
     )
