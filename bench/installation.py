@@ -72,7 +72,9 @@ def _end(state: StateFolder) -> None:
 def swell(*words: str, state: Path) -> None:
     """In a session of its own: a Ctrl-C on our terminal is for us."""
     argv = [str(SWELL), *words, "--state", str(state)]
-    subprocess.run(argv, check=True, stderr=subprocess.PIPE, start_new_session=True)
+    done = subprocess.run(argv, check=False, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}")
 
 
 def _await_worker(state: StateFolder) -> None:
