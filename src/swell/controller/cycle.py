@@ -1,9 +1,8 @@
 """When do we look, and what happens then?
 
-One thread runs cycles. The first event plans at once; while events keep coming, cycles are spaced by a few times
-what the last one cost, so a busy server spends most of its time elsewhere; a slow timer finds what no event
-tells. A cycle whose results cannot be written changes nothing: the world is read again and the same facts are
-tried later.
+One thread runs cycles. The first event plans at once; while events keep coming there is a rest after each cycle
+(`pacing.py`), so a busy server spends most of its time elsewhere; a slow timer finds what no event tells. A cycle whose
+results cannot be written changes nothing: the world is read again and the same facts are tried later.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from swell.controller.apply import Begin, begin, carry_out, enact
 from swell.controller.clock import Clock
 from swell.controller.intents import Intent, Turn, asked_from, give_up, hold, release, report, requeue, scale
 from swell.controller.observe import Effect, fold
+from swell.controller.pacing import rest_s
 from swell.controller.reporting import Reporting
 from swell.controller.restoring import follow_ended, restore
 from swell.controller.retention import Retention
@@ -44,9 +44,6 @@ from swell.planner.recorded import explain_record
 from swell.store import Changes, EventRecord, JobRecord, NewJob, Store
 
 TIMER_S = 15.0  # finds silent workers and old history; nothing urgent waits for it
-SPACING = 3.0  # at most a quarter of one core goes into planning,
-SPACING_MAX = 9.0  # and a tenth of it where a cycle takes long: thousands of pods, and others need the core as well
-SHORT_S, LONG_S = 0.025, 0.06  # up to here it does not, from here on it does
 RETRY_S = 2.0  # after a cycle that could not be recorded (disk full …)
 NOTHING_SEEN = Snapshot(0.0, (), ())
 CLOSED = "the server is ending; ask again when it is there again"
@@ -97,7 +94,7 @@ class Controller:
         self._inbox: list[Callable[[World], object]] = []
         self._mutex = threading.Lock()
         self._wake = threading.Event()
-        self._is_closing = False
+        self._closing = threading.Event()
         self._is_closed = False  #: nobody carries out what is asked any more
         self._is_stale = False  #: a cycle broke off; the world may be ahead of the store
         self._latest: tuple[Snapshot, Plan] = NOTHING_SEEN, Plan()
@@ -284,7 +281,7 @@ class Controller:
         self._thread.start()
 
     def close(self) -> None:
-        self._is_closing = True
+        self._closing.set()
         self._wake.set()
         self._thread.join()
         with self._mutex:
@@ -294,13 +291,13 @@ class Controller:
 
     def _run(self) -> None:
         pause = 0.0
-        while not self._is_closing:
+        while not self._closing.is_set():
             self._wake.wait(self._patience())
             self._wake.clear()
             began = self._clock.busy()
             try:
                 self.cycle()
-                pause = _pause(self._clock.busy() - began)
+                pause = rest_s(self._clock.busy() - began)
             except SwellError as error:
                 log.warning("nothing could be recorded (%s), trying again in %s s", error, RETRY_S)
                 pause = RETRY_S
@@ -309,7 +306,7 @@ class Controller:
                 log.exception("a cycle failed; nothing of it was applied, trying again in %s s", RETRY_S)
                 pause = RETRY_S
                 self._wake.set()
-            self._rest(pause)
+            self._closing.wait(pause)
 
     def _patience(self) -> float:
         """Until something is due, at most."""
@@ -319,10 +316,6 @@ class Controller:
     def _due(self, job: JobId) -> float | None:
         found = self._world.jobs.get(job)
         return None if found is None else next_due(found)
-
-    def _rest(self, pause: float) -> None:
-        if not self._is_closing and pause > 0:
-            threading.Event().wait(pause)
 
     def cycle(self) -> None:
         """observe → plan → check → record → apply. Whatever goes wrong, the store is the truth."""
@@ -453,12 +446,6 @@ class Controller:
     def told(self, job: JobId) -> Future[None]:
         """Whoever wanted to know that it ended has been told."""
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
-
-
-def _pause(busy_s: float) -> float:
-    """After a cycle that took so long, while events keep coming."""
-    length = min(1.0, max(0.0, (busy_s - SHORT_S) / (LONG_S - SHORT_S)))
-    return busy_s * (SPACING + (SPACING_MAX - SPACING) * length)
 
 
 def _is_well(future: Future[Any]) -> bool:
