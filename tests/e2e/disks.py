@@ -56,13 +56,17 @@ class Ext4:
         run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.folder))
 
     def umount(self) -> None:
-        """Until it is really gone: a container that was being made elsewhere had a copy of all mounts for a moment, and
-        what is mounted again meanwhile is the same file system, with its error."""
+        """Everywhere, and until it is really gone: what is mounted again before that is the same file system, with its
+        error. Who was started meanwhile in a mount namespace of its own has a copy of the mount, as a container has for
+        a moment and a node of the test cluster for as long as it lives."""
         device = self._device()
         run("umount", str(self.folder))
         until = time.monotonic() + PATIENCE_S
         while (device / "loop/backing_file").exists():
             assert time.monotonic() < until, f"{device.name} is in use {PATIENCE_S:.0f} s after it was unmounted"
+            for namespace in _namespaces_with(self.folder):
+                words = [need("nsenter", "util-linux"), f"--mount={namespace}", "umount", str(self.folder)]
+                subprocess.run(words, capture_output=True, check=False)  # it may be gone by now
             time.sleep(0.05)
 
     def fail(self) -> None:
@@ -81,6 +85,17 @@ class Ext4:
     def _device(self) -> Path:
         device = self.folder.stat().st_dev
         return Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
+
+
+def _namespaces_with(mounted: Path) -> set[Path]:
+    """One of each; who ends while we look has no mounts any more."""
+    found: dict[str, Path] = {}
+    for table in Path("/proc").glob("[0-9]*/mountinfo"):
+        with contextlib.suppress(OSError):
+            if f" {mounted} " in table.read_text():
+                namespace = table.with_name("ns") / "mnt"
+                found[str(namespace.readlink())] = namespace
+    return set(found.values())
 
 
 def fill(folder: Path) -> Path:
