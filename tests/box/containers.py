@@ -61,19 +61,15 @@ def at(gate: Gate) -> tuple[str, ...]:
 
 def processes_of(machine: Machine, person: Person) -> list[int]:
     """But for what podman leaves running for itself when it is used by hand."""
-    return [pid for pid in machine.processes() if _uid(pid) == person.uid and not _is_pause_by_hand(pid)]
+    return [pid for pid in machine.processes_of(person) if not _is_pause_by_hand(pid)]
 
 
 def _is_pause_by_hand(pid: int) -> bool:
-    words, groups = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "cgroup"))
-    return words == b"catatonit\0-P\0" and b"/swell-" not in groups
-
-
-def _uid(pid: int) -> int | None:
     try:
-        return Path(f"/proc/{pid}").stat().st_uid
-    except FileNotFoundError:
-        return None
+        words, groups = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "cgroup"))
+    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        return False
+    return words == b"catatonit\0-P\0" and b"/swell-" not in groups
 
 
 def nothing_is_left(machine: Machine, person: Person) -> None:

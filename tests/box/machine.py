@@ -260,11 +260,22 @@ class Machine:
                     found.append(int(entry.name))
         return sorted(found)
 
+    def processes_of(self, person: Person) -> list[int]:
+        """Everything alive that is one's own; what ends while we look is not."""
+        return [pid for pid in self.processes() if _owner(pid) == person.uid]
+
     def _remove_people(self) -> None:
         for name in NAMES:
             _do("userdel", "--force", name)
         for group in (SHARED_GROUP, ADMIN_GROUP):
             _do("groupdel", group)
+
+
+def _owner(pid: int) -> int | None:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except FileNotFoundError:
+        return None
 
 
 def standing(sockets: list[socket.socket]) -> int:

@@ -157,7 +157,7 @@ def test_nobody_stops_or_enters_somebody_elses(box: Machine) -> None:
 
 def take_ids(box: Machine, person: Person) -> None:
     """Their subordinate ids; what podman left running for itself goes first, or nothing of theirs may change."""
-    for pid in [pid for pid in box.processes() if Path(f"/proc/{pid}").stat().st_uid == person.uid]:
+    for pid in box.processes_of(person):
         with ended(pid):
             os.kill(pid, signal.SIGKILL)
     words = []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from box.machine import PATH, SHARED_GROUP, SYSTEM_PYTHON, Machine, wait_for
+from box.machine import PATH, SHARED_GROUP, SYSTEM_PYTHON, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -33,10 +33,6 @@ def annas(box, people) -> int:
     job = anna.start("--name", "annas", "--", "sh", "-c", WAITS, env={"SECRET": SECRET})
     box.until_output(job, b"ready")
     return job
-
-
-def task_pids(box: Machine, uid: int) -> list[int]:
-    return [pid for pid in box.processes() if Path(f"/proc/{pid}").stat().st_uid == uid]
 
 
 def test_a_task_has_its_submitters_ids_groups_umask_and_folder(box, people):
@@ -129,7 +125,7 @@ def told(pid: int, name: str) -> str:
 def test_others_cannot_signal_a_task_or_its_keeper_or_see_its_environment(box, people, annas):
     anna, ben, _ = people
     # What a test before this one ran beside the task may end at any moment; the task and its keeper do not.
-    pids = [pid for pid in task_pids(box, anna.uid) if told(pid, "stat")]
+    pids = [pid for pid in box.processes_of(anna) if told(pid, "stat")]
     keepers = {int(stat.rpartition(")")[2].split()[1]) for pid in pids if (stat := told(pid, "stat"))} - {*pids}
     assert pids
     for pid in [*pids, *keepers]:
@@ -298,7 +294,7 @@ def test_a_process_that_is_never_where_it_was_seen_is_ended(box, people):
     job = ben.start("--grace", "1s", "--", SYSTEM_PYTHON, "-c", HOPPER)
     box.until_output(job, b"hopping")
     assert ben.swell("cancel", "--wait", str(job)).code == 0
-    wait_for(lambda: task_pids(box, ben.uid) == [], "its end")
+    wait_for(lambda: box.processes_of(ben) == [], "its end")
 
 
 def test_a_notice_is_run_as_the_user_with_nothing_of_the_servers(box, people):
@@ -344,14 +340,14 @@ def test_a_task_that_leaves_its_session_and_scrubs_its_environment_is_stopped_al
     pid = int(box.until_output(job, b"hidden ").split()[1])
     assert pid in box.processes()
     assert ben.swell("cancel", "--wait", str(job)).code == 0
-    assert task_pids(box, ben.uid) == []
+    assert box.processes_of(ben) == []
 
 
 def test_what_a_task_leaves_hidden_ends_with_it(box, people):
     ben = people[1]
     hidden = "env -i setsid sh -c 'exec >/dev/null 2>&1; while :; do sleep 1; done'"
     assert ben.swell("run", "--", "sh", "-c", f"{hidden} & exit 0").code == 0
-    wait_for(lambda: task_pids(box, ben.uid) == [], "the end of what was left")
+    wait_for(lambda: box.processes_of(ben) == [], "the end of what was left")
 
 
 def test_letting_go_of_the_logs_lock_does_not_make_a_task_seem_to_have_ended(box, people):

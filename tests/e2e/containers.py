@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -88,8 +89,13 @@ def inspect(server: Server, job: int, attempt: int = 1, index: int = 0) -> dict[
 def outside(server: Server) -> list[int]:
     """The keeper, and everything else of a task that is not in its container."""
     own = Path("/proc/self/ns/pid").readlink()
-    pids = [int(line.partition(":")[0]) for line in server.processes()]
-    return [pid for pid in pids if Path(f"/proc/{pid}/ns/pid").readlink() == own]
+    found = []
+    for line in server.processes():
+        pid = int(line.partition(":")[0])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if Path(f"/proc/{pid}/ns/pid").readlink() == own:
+                found.append(pid)
+    return found
 
 
 def free_port() -> int:
