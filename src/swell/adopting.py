@@ -31,7 +31,8 @@ Document = dict[str, Any]
 
 GATHER_S = 0.02  # pods come in bursts; and where looking takes long because many wait, it is done less often
 GATHER_S_MAX = 2.0  # also after a question that the API server took long to answer
-LET_GO_S = 1.0  # so long what was deleted may go unnoticed
+LET_GO_S = 1.0  # so long what was deleted may go unnoticed,
+LET_GO_SHARE = 0.02  # or longer where there are thousands to look for: so much of a core goes into it
 BY = "kubectl"
 OTHER = "another scheduler"  # by whom a job is cancelled whose pods are not ours to place any more
 DELETED = "its job was deleted with `swell delete` before it had begun; create it again to run it"
@@ -148,9 +149,12 @@ class Adopter(threading.Thread):
                 groups.setdefault(group_of(pod), []).append(pod)
         self._submit(self._arrivals(groups))
         if time.monotonic() > self._let_go_at:
-            self._let_go_at = time.monotonic() + LET_GO_S
-            self._let_go()
-            self._leave()
+            began = time.thread_time()
+            try:
+                self._let_go()
+                self._leave()
+            finally:
+                self._let_go_at = time.monotonic() + max(LET_GO_S, (time.thread_time() - began) / LET_GO_SHARE)
 
     def _is_taken(self, pod: PodSeen) -> bool:
         return self._cluster.root(pod) in self._taken or pod.uid in self._taken

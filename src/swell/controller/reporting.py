@@ -10,6 +10,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from posixpath import join
 
 from swell.model.job import AttemptId, JobSpec
 from swell.store import AttemptRecord
@@ -26,7 +27,7 @@ class Reporting:
     checkpoints: str  #: folder that holds one folder per job
 
     def folder(self, job: int, spec_folder: str | None) -> str:
-        return spec_folder if spec_folder is not None else str(PurePosixPath(self.checkpoints) / str(job))
+        return spec_folder if spec_folder is not None else join(self.checkpoints, str(job))
 
     def variables(self, spec: JobSpec, attempt: AttemptRecord) -> tuple[tuple[str, str], ...]:
         """What only this attempt is told. docs/reports.md has the table."""

@@ -115,7 +115,13 @@ class Rules:
     company: Company = Company.ANY
 
     def to_document(self) -> dict[str, Any]:
-        return {**asdict(self), "selector": dict(self.selector)}
+        return {
+            "selector": dict(self.selector),
+            "terms": [asdict(term) for term in self.terms],
+            # Every pod has two of them; `asdict` is slow.
+            "tolerations": [{"key": one.key, "value": one.value, "effect": one.effect} for one in self.tolerations],
+            "company": self.company,
+        }
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Rules:

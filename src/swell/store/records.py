@@ -13,9 +13,11 @@ from swell.model.plan import Slot
 from swell.model.reason import Code, Evidence
 from swell.model.resources import Resources
 from swell.model.training import Asked, Resume, TrainingRecord
+from swell.store import tables
 
 # Of thousands of rows every second: calling an enumeration costs more than the rest of them.
 STATES = {str(state): state for state in JobState}
+JOB_COLUMNS = tuple(tables.job.columns.keys())  # asking each row for its keys takes longer than reading it
 CODES: dict[str | None, Code | None] = {None: None, **{str(code): code for code in Code}}
 
 
@@ -147,7 +149,8 @@ class EventRecord:
 
 
 def job_record(row: Row[Any]) -> JobRecord:
-    values = dict(row._mapping)
+    """Of a row with all columns of its table."""
+    values: dict[str, Any] = dict(zip(JOB_COLUMNS, row, strict=True))
     values["state"] = STATES[values["state"]]
     values["reason_code"] = CODES[values["reason_code"]]
     values["reason_evidence"] = json.loads(values["reason_evidence"])

@@ -30,6 +30,7 @@ LOOK_S = 1.0
 TURNS_PER_S = 50
 TURNS_PER_S_BUSY = 5  # beside hundreds of binds a second it is not noticed
 CORE_SHARE = 0.05  # of looking, and as much of telling: a look at 10,000 jobs takes a tenth of a second
+LOOK_SHARE_BUSY = 0.02
 BUSY_S = 5.0
 DENIED_S = 600.0  # a role that lacks a verb is given it by a person
 
@@ -73,7 +74,8 @@ class Teller(threading.Thread):
         while not self._is_closing.is_set():
             try:
                 if time.monotonic() >= look_at:
-                    look_at = time.monotonic() + max(LOOK_S, _seconds(self.look)[1] / CORE_SHARE)
+                    share = LOOK_SHARE_BUSY if self._is_busy() else CORE_SHARE
+                    look_at = time.monotonic() + max(LOOK_S, _seconds(self.look)[1] / share)
                 has_told, spent_s = _seconds(self._turn)
                 pause_s = max(1 / (TURNS_PER_S_BUSY if self._is_busy() else TURNS_PER_S), spent_s / CORE_SHARE)
                 self._is_closing.wait(pause_s if has_told else max(pause_s, look_at - time.monotonic()))
