@@ -17,8 +17,8 @@ from swell.store import tables
 
 # Of thousands of rows every second: calling an enumeration costs more than the rest of them.
 STATES = {str(state): state for state in JobState}
-JOB_COLUMNS = tuple(tables.job.columns.keys())  # asking each row for its keys takes longer than reading it
 CODES: dict[str | None, Code | None] = {None: None, **{str(code): code for code in Code}}
+JOB_COLUMNS = tuple(tables.job.columns.keys())  # once, and not of each row
 
 
 @dataclass(frozen=True, slots=True)

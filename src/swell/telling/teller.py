@@ -30,7 +30,7 @@ LOOK_S = 1.0
 TURNS_PER_S = 50
 TURNS_PER_S_BUSY = 5  # beside hundreds of binds a second it is not noticed
 CORE_SHARE = 0.05  # of looking, and as much of telling: a look at 10,000 jobs takes a tenth of a second
-LOOK_SHARE_BUSY = 0.02
+LOOK_SHARE_BUSY = 0.02  # of looking, while pods are being bound
 BUSY_S = 5.0
 DENIED_S = 600.0  # a role that lacks a verb is given it by a person
 
