@@ -402,6 +402,26 @@ def test_a_jobset_of_which_a_rank_has_succeeded_begins_whole_again(cluster: Clus
     assert cluster.api.get(f"{JOBSETS}/{name}")["metadata"]["uid"] == uid
 
 
+def test_plain_pods_of_which_one_has_succeeded_begin_whole_again(cluster: Cluster, server: Server) -> None:
+    """What the one had done in the first attempt counted in the second, and was not done again."""
+    names = ("half-0", "half-1")
+    for name in names:
+        member = ours(pod(name, "true", on=ON_KWOK, gpus=1))
+        member["metadata"]["labels"] = {GROUP: "half", "fluence.group-size": "2"}
+        cluster.api.create(PODS, member)
+    number = job_named(server, "half", "running")["id"]
+    until_running(server, number, width=2, attempts=1)
+    cluster.api.patch(f"{PODS}/half-0", {"metadata": {"annotations": SHORT}})
+    cluster.api.until(PODS, lambda pods: pods["half-0"]["status"]["phase"] == "Succeeded")
+
+    assert server.swell("requeue", "--now", str(number)).code == 0
+    until_running(server, number, width=2, attempts=2)
+    cluster.api.until(PODS, lambda pods: [pods[name]["status"]["phase"] for name in names] == ["Running", "Running"])
+    for name in names:
+        cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": SHORT}})
+    assert server.until(number, "succeeded", patience_s=PATIENCE_S)["tasks"]["succeeded"] == 2
+
+
 def in_set(cluster: Cluster, name: str) -> list[Document]:
     found: list[Document] = cluster.api.get(f"{PODS}?labelSelector=jobset.sigs.k8s.io/jobset-name={name}")["items"]
     return found

@@ -195,6 +195,8 @@ class ApiServer:
                 words = f'pod {place.name} is already assigned to node "{spec["nodeName"]}"'
                 raise Refusal(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{place.name}": {words}')
             spec["nodeName"] = body["target"]["name"]
+            if notes := body["metadata"].get("annotations"):
+                pod["metadata"]["annotations"] = {**pod["metadata"].get("annotations", {}), **notes}
             self.storage.update("pods", place.key, pod)
         return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
 

@@ -70,6 +70,7 @@ def training(**changes: Any) -> dict[str, Any]:
 
 
 FIRST, SECOND = AttemptId(1, 1), AttemptId(1, 2)
+SHORT = {"sim/run-for": "0s"}
 BOTH = {0: ("kwok-1", 2, 0), 1: ("kwok-1", 2, 1)}
 TWO = {0: ("kwok-2", 2, 0), 1: ("kwok-2", 2, 0)}
 
@@ -93,7 +94,7 @@ def test_a_pytorchjob_starts_where_it_was_placed_and_comes_back_at_another_size(
     drive.until(lambda: drive.running(SECOND) == [0, 1])
     assert placed(cluster) == {"train-master-0": ("kwok-2", "4"), "train-worker-0": ("kwok-3", "4")}
 
-    cluster.api.patch(f"{PODS}/train-master-0", {"metadata": {"annotations": {"sim/run-for": "0s"}}})
+    cluster.api.patch(f"{PODS}/train-master-0", {"metadata": {"annotations": SHORT}})
     drive.until(lambda: drive.is_finished(SECOND))
     assert drive.ends(SECOND) == {0: (0, ""), 1: (0, "")}
 
@@ -230,7 +231,7 @@ def test_a_gang_of_a_job_has_another_size_in_the_same_object_until_a_rank_has_su
 def end_one(cluster: Cluster) -> None:
     """Rank 0 succeeds, and its Job has counted it."""
     [name] = [name for name in placed(cluster) if name.startswith("ring-0-")]
-    cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": {"sim/run-for": "0s"}}})
+    cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": SHORT}})
     cluster.api.until(JOBS, lambda jobs: jobs["ring"]["status"].get("succeeded") == 1)
 
 
@@ -368,6 +369,38 @@ def test_a_pod_that_somebody_binds_to_another_node_just_before_us_counts_there_a
         assert placed(cluster) == {"mine": ("kwok-1", "1")}
     cluster.api.delete(f"{PODS}/mine")
     cluster.api.until(PODS, lambda pods: not pods)
+
+
+def test_what_a_plain_pod_does_in_a_later_attempt_counts_also_for_a_server_that_did_not_bind_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """In which attempt it was bound is written on it in the same moment: what ended in an earlier one is done again."""
+    names = ("two-0", "two-1")
+    made = [cluster.api.create(PODS, pod(one, "true", on=ON_KWOK, gpus=1, schedulerName="swell")) for one in names]
+    uids = [one["metadata"]["uid"] for one in made]
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Pods",
+        "metadata": {"name": "two", "namespace": "default", "uid": uids[0]},
+        "pods": [{"name": one["metadata"]["name"], "uid": one["metadata"]["uid"], "document": one} for one in made],
+    }
+    places = {0: ("kwok-0", 1, 0), 1: ("kwok-1", 1, 0)}
+    store = uuid.uuid4().hex
+    with Drive(cluster.kubeconfig, tmp_path, store=store) as before:
+        before.until(lambda: {one.uid for one in before.engine.cluster.waiting_pods()} >= set(uids))
+        before.start(SECOND, reference, places)
+        before.until(lambda: before.running(SECOND) == [0, 1])
+    cluster.api.patch(f"{PODS}/two-0", {"metadata": {"annotations": SHORT}})
+    pods = cluster.api.until(PODS, lambda pods: pods["two-0"]["status"]["phase"] == "Succeeded")
+    assert [pods[one]["metadata"]["annotations"]["swell.dev/attempt"] for one in names] == [str(SECOND)] * 2
+
+    with Drive(cluster.kubeconfig, tmp_path, store=store) as after:
+        after.start(SECOND, reference, places)
+        after.until(lambda: (after.running(SECOND), after.ends(SECOND)) == ([1], {0: (0, "")}))
+        cluster.api.patch(f"{PODS}/two-1", {"metadata": {"annotations": SHORT}})
+        after.until(lambda: after.is_finished(SECOND))
+    assert [cluster.api.get(f"{PODS}/{one}")["metadata"]["uid"] for one in names] == uids
+    clear(cluster)
 
 
 def bind(cluster: Cluster, name: str, node: str) -> None:

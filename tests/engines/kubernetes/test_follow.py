@@ -24,7 +24,7 @@ from engines.kubernetes.pieces import (
 )
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.objects import Verdict
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.picture import ATTEMPT, PodSeen
 from swell.engines.kubernetes.sheet import Followed
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 
@@ -371,6 +371,20 @@ SECOND_WANTED = make_wanted(attempt=SECOND)
             make_seen(None, ended(0, None, "OutOfcpu", **BARE), make_pod(1, **BARE)),
             True,
             Followed(),
+        ),
+        (
+            "another had succeeded in the attempt before, which does not count in this one",
+            SECOND_WANTED,
+            make_seen(None, ended(0, None, "OutOfcpu", **BARE), ended(1, **BARE)),
+            True,
+            Followed(),
+        ),
+        (
+            "one has succeeded in this attempt before anybody looked",
+            SECOND_WANTED,
+            make_seen(None, running(0, **BARE), ended(1, owner=None, annotations={ATTEMPT: str(SECOND)})),
+            True,
+            Followed(tuple(replace(task, attempt=SECOND) for task in (alive(0), over(1, 990.0, 0)))),
         ),
         (
             "it was stopped half bound",

@@ -101,10 +101,12 @@ def test_a_pod_is_bound_once_and_only_the_one_that_was_meant(server: ApiServer, 
     uid = port.create(PODS, pod("p"), "ml")["metadata"]["uid"]
     with pytest.raises(Conflict, match="UID in precondition: another"):
         port.bind("p", "ml", "another", "node-1")
-    port.bind("p", "ml", uid, "node-1")
+    port.bind("p", "ml", uid, "node-1", {"swell.dev/attempt": "1.2"})
     with pytest.raises(Conflict, match='pod p is already assigned to node "node-1"'):
         port.bind("p", "ml", uid, "node-2")
-    assert port.get(PODS, "p", "ml")["spec"] == {"n": 1, "nodeName": "node-1"}
+    bound = port.get(PODS, "p", "ml")
+    assert bound["spec"] == {"n": 1, "nodeName": "node-1"}
+    assert bound["metadata"]["annotations"] == {"swell.dev/attempt": "1.2"}
 
 
 def test_a_subresource_has_its_own_address(server: ApiServer, port: Port) -> None:

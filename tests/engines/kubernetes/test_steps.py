@@ -290,7 +290,7 @@ HALF = make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE))
             AGAIN,
             make_seen(None, make_pod(1, **BARE), make_pod(0, **NEW)),
             True,
-            (Bind(make_pod(0, **NEW), ON_N1), Bind(make_pod(1, **BARE), ON_N2)),
+            (Bind(make_pod(0, **NEW), ON_N1, attempt=SECOND), Bind(make_pod(1, **BARE), ON_N2, attempt=SECOND)),
         ),
         ("one that ran is gone", replace(AGAIN, has_begun=True), make_seen(None, running(1, **BARE)), True, ()),
         (
@@ -308,11 +308,25 @@ HALF = make_seen(None, make_pod(0, node="n1", **BARE), make_pod(1, **BARE))
             (),
         ),
         (
-            "one has ended by itself",
+            "one has ended by itself in the attempt before, when the other was refused: a gang begins again whole",
             AGAIN,
+            make_seen(None, ended(0, None, "OutOfcpu", **BARE), ended(1, **BARE)),
+            True,
+            (Kill(ended(0, None, "OutOfcpu", **BARE), 0.0), Kill(ended(1, **BARE), 0.0)),
+        ),
+        (
+            "one has ended by itself in this attempt before anybody looked",
+            AGAIN,
+            make_seen(None, ended(0, owner=None, annotations={ATTEMPT: str(SECOND)}), running(1, **BARE)),
+            True,
+            (),
+        ),
+        (
+            "one that was alone has ended by itself",
+            replace(AGAIN, places={0: ON_N1}),
             make_seen(None, ended(0, **BARE)),
             True,
-            (Create(1),),
+            (),
         ),
     ],
 )

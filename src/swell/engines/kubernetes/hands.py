@@ -18,6 +18,7 @@ from swell.engines.kubernetes.kinds.job import has_done_some
 from swell.engines.kubernetes.objects import DEPENDANTS_FIRST, Filling, ObjectSeen, without_server_fields
 from swell.engines.kubernetes.ownpods import make_pod, make_services
 from swell.engines.kubernetes.picture import (
+    ATTEMPT,
     DEVICE,
     JOB,
     JOBSET_NAME,
@@ -266,7 +267,8 @@ class Hands:
                 notes |= {DEVICE: step.gpu, NUMBER: step.place.devices[0], SHARE_MIB: str(share_mib)}
             if notes:
                 self._port.patch(PODS, pod.name, {"metadata": {"uid": pod.uid, "annotations": notes}}, pod.namespace)
-            self._port.bind(pod.name, pod.namespace, pod.uid, node)
+            of_attempt = {} if step.attempt is None else {ATTEMPT: str(step.attempt)}
+            self._port.bind(pod.name, pod.namespace, pod.uid, node, of_attempt)
         except SwellError as error:
             self._cluster.leave_room(pod)
             memory.bound.pop(pod.uid)

@@ -24,7 +24,8 @@ Document = dict[str, Any]
 SCHEDULER = "swell"  # what a pod names as its scheduler to be placed by us
 JOB = "swell.dev/job"  # label of everything we make: the job's id
 STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
-ATTEMPT = "swell.dev/attempt"  # annotation of objects, of the pods of their templates, and of those that we make
+#: annotation of objects, of the pods of their templates, of those that we make, and of plain ones that begin again
+ATTEMPT = "swell.dev/attempt"
 SUSPENDED = "swell.dev/suspended"  # annotation of objects: the attempt in which we have suspended one
 SERVER = "swell.dev/server"  # annotation of objects that came by kubectl and are in an attempt: whose
 RANK = "swell.dev/rank"  # annotation of pods that we make ourselves, and of those of a Job that have no number

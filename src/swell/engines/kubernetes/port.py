@@ -7,7 +7,7 @@ Any kind, as plain documents. Synchronous, safe for several threads, up to 64 re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -228,12 +228,20 @@ class Port:
         ask = Ask("DELETE", "delete", resource, namespace, name)
         return self._exchange.document(ask, resource.path(namespace, name), body=body, guard=self._guard)
 
-    def bind(self, pod: str, namespace: str, uid: str, node: str) -> None:
-        """`Conflict` where it is bound already, or another of that name by now."""
+    def bind(self, pod: str, namespace: str, uid: str, node: str, notes: Mapping[str, str] | None = None) -> None:
+        """`Conflict` where it is bound already, or another of that name by now.
+
+        `notes`: annotations that the pod gets in the same moment.
+        """
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": {"name": pod, "namespace": namespace, "uid": uid},
+            "metadata": {
+                "name": pod,
+                "namespace": namespace,
+                "uid": uid,
+                **({"annotations": dict(notes)} if notes else {}),
+            },
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         self.create(PODS, body, namespace, pod, "binding")

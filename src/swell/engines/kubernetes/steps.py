@@ -7,12 +7,13 @@ are carried out in order, and worked out again from what is seen then; doing one
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swell.engines.kubernetes.objects import ObjectSeen
 from swell.engines.kubernetes.picture import NUMBER, PodSeen
 from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
 from swell.model.cluster import DeviceId
+from swell.model.job import AttemptId
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ class Bind:
     place: Place
     rank: int | None = None  #: to be written on it first; None: it says so itself
     gpu: str = ""  #: UUID of the GPU that it shares; empty: it shares none, or it is not known yet
+    attempt: AttemptId | None = None  #: to be written on it with the bind; None: it is known
 
 
 Step = Create | Tell | Change | Mark | Suspend | Resume | Remove | Kill | Bind
@@ -175,12 +177,18 @@ def _found_pod_steps(wanted: Wanted, seen: Seen, memory: Memory, *, remakes: boo
     missing = [rank for rank in sorted(wanted.places) if rank not in known]
     if missing and remakes and not wanted.has_begun:
         return tuple(Create(rank) for rank in missing if rank not in memory.created)
-    return tuple(_binds(wanted, seen, memory))
+    binds = _binds(wanted, seen, memory)
+    return tuple(replace(bind, attempt=wanted.attempt) if remakes else bind for bind in binds)
 
 
 def is_left_over(pod: PodSeen, wanted: Wanted, memory: Memory) -> bool:
-    """Of one that came as a plain pod, in a later attempt: spoilt in one before, where that was told."""
-    return pod.is_spoilt and not wanted.has_begun and pod.uid not in memory.bound and pod.attempt != wanted.attempt
+    """Of one that came as a plain pod, in a later attempt: it has ended in one before, where that was told.
+
+    A gang begins again whole: also what had succeeded when another of it was refused is done again. One that was alone
+    and has ended by itself is no reason for another attempt.
+    """
+    is_over = pod.has_ended if len(wanted.places) > 1 else pod.is_spoilt
+    return is_over and not wanted.has_begun and pod.uid not in memory.bound and pod.attempt != wanted.attempt
 
 
 def _binds(wanted: Wanted, seen: Seen, memory: Memory) -> Iterator[Bind]:
