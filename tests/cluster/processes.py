@@ -121,12 +121,18 @@ def run(*words: Word, stdin: str | None = None, env: Mapping[str, str] | None = 
     return done.stdout
 
 
+_given: set[int] = set()
+
+
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now; whoever starts at the same moment might get it too."""
-    with socket.socket() as listener:
-        listener.bind((address, 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A port that nobody listens on now, and that nobody here was given before; another process might get it too."""
+    while True:
+        with socket.socket() as listener:
+            listener.bind((address, 0))
+            port: int = listener.getsockname()[1]
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def is_ready(url: str) -> bool:
