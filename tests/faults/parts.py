@@ -142,13 +142,11 @@ class Script:
             self._begin(first)
         if self._told is None or self._is_ready:
             return  # it waits to be stopped
-        if self.durable >= self._case.epochs:
+        if self.saved < self._case.epochs:
+            self.saved += 1
+            self._report(self._told)
+        else:
             self._arena.mark_to_end(there)
-            return
-        # The last one again and again until it is heard. The library waits for that, too, but only for 3 s
-        # (docs/flaws.md), and a server that was killed is away for longer.
-        self.saved = min(self.saved + 1, self._case.epochs)
-        self._report(self._told)
 
     def _begin(self, pod: PodSighting) -> None:
         told = self._read(pod.attempt)
