@@ -3,7 +3,7 @@
 A pod runs until `sim/run-for` ("5s") is over and succeeds, or until `sim/fail-after` is over and fails with code 1.
 Without either it runs for ever, unless its command is `sleep 5s`; a running pod may be given one later. One that is
 deleted is gone at once, or after the time that `sim/linger` says. One with `sim/refuse` is refused by its node, as a
-kubelet refuses what it has no GPU left for.
+kubelet refuses what it has no GPU left for. What `sim/last-words` says is the termination message of its containers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from .processes import Process, Word, free_port
 LEASE_S = 40  # must stay below the controller manager's grace for nodes: with 200 every node is lost after 50 s
 MARK = {"kwok.x-k8s.io/node": "fake"}
 SUCCEED, FAIL, LINGER, REFUSE = "sim/run-for", "sim/fail-after", "sim/linger", "sim/refuse"
+LAST_WORDS = "sim/last-words"
 NO_GPU = "phase: Failed\nreason: OutOfnvidia.com/gpu\nmessage: Node didn't have enough resource\n"
+SAYING = f"""\
+reason: Completed
+{{{{ with $root.metadata.annotations }}}}{{{{ with index . "{LAST_WORDS}" }}}}
+      message: {{{{ . | Quote }}}}
+{{{{ end }}}}{{{{ end }}}}
+"""
 COMMAND = ".spec.containers.[0].command"
 KEPT_STAGES = (
     "node/fast/node-initialize",
@@ -141,6 +148,7 @@ def _ending(stage: Any, name: str, which: Object, duration: str, *, failed: bool
     owned[:] = [entry for entry in owned if "ownerReferences" not in entry["key"]]
     owned.append(which)
     spec["delay"] = {"durationMilliseconds": 1000, "durationFrom": {"expressionFrom": duration}}
+    spec["next"]["statusTemplate"] = spec["next"]["statusTemplate"].replace("reason: Completed", SAYING)
     if failed:
         template = spec["next"]["statusTemplate"]
         template = template.replace("exitCode: 0", "exitCode: 1").replace("reason: Completed", "reason: Error")

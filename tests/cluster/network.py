@@ -4,8 +4,8 @@
     10.N.0.1I     node I (1 to 3), in a network namespace of its own
     10.N.I.0/24   the pods of node I
 
-N is claimed with a lock, so several clusters fit on a machine, and what a killed one left, a bridge and empty cgroups,
-is removed by the next that starts.
+N is claimed with a lock, so several clusters fit on a machine, and what a killed one left, a bridge, cables and empty
+cgroups, is removed by the next that starts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .processes import GLANCE_S, PATIENCE_S, Failed, run
 
 LOCKS = Path("/run/lock")
 CGROUPS = Path("/sys/fs/cgroup")
+LINKS = Path("/sys/class/net")
 CANDIDATES = range(201, 211)
 
 
@@ -59,7 +60,7 @@ class Network:
 
     def connect(self, node: int, pid: int, nodes: int) -> None:
         """Give the namespace of a process the node's address, and everybody the way to its pods."""
-        cable, address = f"{self.bridge}n{node}", self.node_address(node)
+        cable, address = _cable(self.bridge, node), self.node_address(node)
         run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
         run("ip", "link", "set", cable, "master", self.bridge, "up")
         inside = ("nsenter", "--target", str(pid), "--net", "ip")
@@ -106,15 +107,28 @@ def _bridge(number: int) -> str:
     return f"swell{number}"
 
 
+def _cable(bridge: str, node: int | str) -> str:
+    return f"{bridge}n{node}"
+
+
 def _is_ours(device: str) -> bool:
     return device in {_bridge(number) for number in CANDIDATES}
 
 
 def _remove(bridge: str) -> None:
-    if Path(f"/sys/class/net/{bridge}").exists():
-        run("ip", "link", "delete", bridge)
+    """A cable would go with its node's namespace, but for that the kernel takes its time."""
+    for link in (*LINKS.glob(_cable(bridge, "*")), *LINKS.glob(bridge)):
+        _remove_link(link)
     for folder in CGROUPS.glob(f"*/{bridge}-*"):
         _remove_cgroup(folder)
+
+
+def _remove_link(link: Path) -> None:
+    try:
+        run("ip", "link", "delete", link.name)
+    except Failed:
+        if link.exists():  # otherwise the kernel was faster
+            raise
 
 
 def _remove_cgroup(folder: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 from .api import Object, Refused, condition
 from .cluster import Cluster
 from .jobs import JOBS, JOBSETS, ON_KWOK, PODS, PYTORCHJOBS, job, jobset, pod, pytorchjob
+from .network import LINKS, Network
+from .processes import GLANCE_S
 from .starting import module_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -55,6 +57,18 @@ def test_a_pod_on_a_simulated_node_fails_when_told_to(simulated: Cluster) -> Non
     ended = simulated.api.until(PODS, lambda pods: pods["failing"]["status"]["phase"] == "Failed")
 
     assert ended["failing"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+
+
+def test_a_pod_on_a_simulated_node_leaves_the_words_that_it_is_told_to(simulated: Cluster) -> None:
+    words = '{"said": "with \\"quotes\\""}'
+    scripts = {"talking": {"sim/run-for": "0s", "sim/last-words": words}, "silent": {"sim/run-for": "0s"}}
+    for name, script in scripts.items():
+        simulated.api.create(PODS, pod(name, "true", on=ON_KWOK, annotations=script))
+
+    done = simulated.api.until(PODS, lambda pods: all(pods[name]["status"]["phase"] == "Succeeded" for name in scripts))
+
+    ends = {name: done[name]["status"]["containerStatuses"][0]["state"]["terminated"] for name in scripts}
+    assert {name: end.get("message") for name, end in ends.items()} == {"talking": words, "silent": None}
 
 
 def test_an_api_server_that_was_killed_comes_back_on_its_port_with_its_objects(simulated: Cluster) -> None:
@@ -203,3 +217,26 @@ def command_lines() -> Iterator[str]:
             yield entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:  # it has ended meanwhile
             continue
+
+
+def test_the_cable_of_a_node_that_the_kernel_still_clears_away_is_in_nobodys_way() -> None:
+    """A namespace goes some time after its last process; until then its cable would keep its name."""
+    network = Network()
+    network.start()
+    with subprocess.Popen(["unshare", "--net", "sleep", "1000"]) as node:
+        try:
+            _until_alone(node.pid)
+            network.connect(1, node.pid, nodes=1)
+            network.stop()
+            left = [link.name for link in LINKS.glob(f"{network.bridge}*")]
+        finally:
+            node.kill()
+
+    assert left == []
+
+
+def _until_alone(pid: int) -> None:
+    """Until it has a network of its own."""
+    ours = Path("/proc/self/ns/net").readlink()
+    while Path(f"/proc/{pid}/ns/net").readlink() == ours:
+        time.sleep(GLANCE_S)

@@ -44,12 +44,14 @@ class ScriptedEngine:
         self.tasks: list[TaskSeen] = []
         self.runs: dict[AttemptId, RunSeen] = {}
         self.silent: dict[str, float] = {}
+        self.reports: list[Report] = []  #: that attempts which are over have left
         self.asked: list[tuple[object, ...]] = []
         self.launches: dict[AttemptId, tuple[Launch, ...]] = {}
 
     def observe(self) -> Observation:
         tasks, self.tasks = tuple(self.tasks), []
-        return Observation(self.nodes, tasks, tuple(self.runs.values()), self.silent)
+        reports, self.reports = tuple(self.reports), []
+        return Observation(self.nodes, tasks, tuple(self.runs.values()), self.silent, reports)
 
     def start(self, launches: tuple[Launch, ...]) -> None:
         attempt = launches[0].attempt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
@@ -370,3 +371,19 @@ def test_so_it_may_when_it_waits_for_its_next_attempt(stage: Stage) -> None:
     stage.controller.cancel([job], by="me", grace_s=None).result()
     stage.cycle()
     assert (stage.states(job), stage.asked_to("discard")) == (["cancelled"], [("discard", job)])
+
+
+@pytest.mark.parametrize("what", ["accept", "request_cancel"])
+def test_who_has_an_answer_finds_it_in_the_next_plan(stage: Stage, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Who waits for a future may go on before its callbacks have run: one asked to hold what nobody knew yet."""
+    stored: Future[list[object]] = Future()
+    monkeypatch.setattr(stage.store, what, lambda *_, **__: stored)
+    asked = {
+        "accept": lambda: stage.controller.submit([]),
+        "request_cancel": lambda: stage.controller.cancel([1], by="ann", grace_s=None),
+    }
+    answer = asked[what]()
+    was_answered: list[bool] = []
+    monkeypatch.setattr(stage.controller, "_tell", lambda _: was_answered.append(answer.done()))
+    stored.set_result([])
+    assert (was_answered, answer.done()) == ([False], True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.stage import Stage
-from swell.errors import Conflict, Rejected
+from swell.errors import Conflict, Rejected, Unavailable
 from swell.model.job import AttemptId, Role
 from swell.model.resources import Resources
 from swell.model.training import Checkpoint, Measure, Report, TrainingRecord
@@ -342,3 +342,55 @@ def test_how_busy_it_is_is_not_counted_twice_after_a_failed_cycle(
             stage.cycle()
     stage.cycle()
     assert stage.controller.snapshot.arrivals == (1000.0,)
+
+
+# -- what it left ------------------------------------------------------------------------------------------------
+
+
+def leave(stage: Stage, job: int, epochs: float, attempt: int = 1) -> None:
+    """It ends, and a report is found that nobody heard."""
+    saved = Checkpoint(epochs, None, 1000.0, attempt)
+    stage.engine.reports.append(Report(AttemptId(job, attempt), 0, epochs_done=epochs, checkpoint=saved))
+
+
+def test_a_job_that_has_ended_is_as_far_as_the_report_it_left_says(stage: Stage) -> None:
+    job = training(stage)
+    stage.saved(job, 58.0)
+    leave(stage, job, 60.0)
+    stage.finish(job, 0)
+    assert (stage.states(job), stage.training(job).epochs_done) == (["succeeded"], 60.0)
+
+
+def test_one_that_comes_back_goes_on_from_the_report_it_left(stage: Stage) -> None:
+    job = training(stage, retries=1)
+    stage.saved(job, 1.0)
+    leave(stage, job, 3.0)
+    stage.finish(job, 1)
+    stage.cycle(100.0)
+    assert (stage.job(job).attempts, stage.own(job)["EPOCHS_DONE"]) == (2, "3")
+
+
+def test_a_report_left_survives_a_disk_that_is_full(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = training(stage)
+
+    def full(_: object) -> None:
+        raise Unavailable("the disk is full")
+
+    leave(stage, job, 3.0)
+    with monkeypatch.context() as context:
+        context.setattr(stage.store, "record", full)
+        with pytest.raises(Unavailable):
+            stage.finish(job, 0)
+    stage.cycle()
+    assert (stage.states(job), stage.training(job).epochs_done) == (["succeeded"], 3.0)
+
+
+@pytest.mark.parametrize(("what", "epochs", "attempt"), [("it goes backwards", 1.0, 1), ("of a later life", 9.0, 2)])
+def test_a_report_left_that_cannot_be_true_changes_nothing(
+    stage: Stage, what: str, epochs: float, attempt: int
+) -> None:
+    job = training(stage)
+    stage.saved(job, 2.0)
+    leave(stage, job, epochs, attempt)
+    stage.finish(job, 0)
+    assert (stage.states(job), stage.training(job).epochs_done) == (["succeeded"], 2.0), what

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,7 +16,7 @@ from itertools import groupby
 import pytest
 
 from cluster.api import condition
-from cluster.jobs import PODS, SERVICES, jobset, pod, pytorchjob
+from cluster.jobs import PODS, PYTORCHJOBS, SERVICES, jobset, pod, pytorchjob
 from cluster.jobs import job as indexed_job
 from e2e.onkubernetes import GPUS, PATIENCE_S, Document, Stage, elastic, staged
 from e2e.training import EPOCH, until_trained
@@ -120,6 +121,21 @@ def test_a_container_that_its_kubelet_starts_again_goes_on_from_its_last_checkpo
     assert epochs == list(range(1, len(epochs) + 1))
     assert epochs_in(stage.said("logs", str(job)).stdout) == epochs
     assert (stage.share / str(job) / "crashed").exists()
+
+
+def test_what_a_job_did_while_the_server_was_away_counts_also_when_it_has_ended_meanwhile(stage: Stage) -> None:
+    [job] = stage.submit(elastic("unheard", stage))
+    stage.server.until_true(job, has_trained, patience_s=PATIENCE_S)
+    stage.server.kill()
+    heard = len(stage.ledger(job))
+    while len(stage.ledger(job)) < heard + 2:
+        time.sleep(0.1)
+    stage.say_enough("unheard")
+    stage.cluster.api.until(PYTORCHJOBS, lambda found: condition(found["unheard"], "Succeeded") == "True")
+    stage.server.up()
+    ended = stage.until(job, "succeeded")
+
+    assert (ended["attempts"], ended["progress"]["epochs_done"]) == (1, len(stage.ledger(job)))
 
 
 def test_an_urgent_job_stops_a_rigid_one_which_goes_on_from_its_checkpoint(stage: Stage) -> None:

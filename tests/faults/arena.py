@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.api import Refused
 from cluster.cluster import Cluster
-from cluster.kwok import SUCCEED, render_nodes
+from cluster.kwok import LAST_WORDS, SUCCEED, render_nodes
 from swell.client import Client
 from swell.client.connection import path
 from swell.client.embedded import ensure_server, stop_server
@@ -146,9 +146,9 @@ class Arena:
     def pods_of(self, case: Case) -> list[PodSighting]:
         return [one for one in self.recorder.history.latest().values() if case_of(one.name, (case,))]
 
-    def mark_to_end(self, pods: Sequence[PodSighting]) -> None:
+    def mark_to_end(self, pods: Sequence[PodSighting], last_words: str = "") -> None:
         for one in pods:
-            note = {"metadata": {"uid": one.uid, "annotations": {SUCCEED: "0s"}}}
+            note = {"metadata": {"uid": one.uid, "annotations": {SUCCEED: "0s", LAST_WORDS: last_words}}}
             with contextlib.suppress(OSError, Refused):  # it is gone, or the next look does it
                 self.cluster.api.patch(f"{PATHS['Pod']}/{one.name}", note)
 

@@ -21,6 +21,8 @@ from cluster.jobs import PODS
 from swell.client import Client
 from swell.client.connection import path
 from swell.errors import SwellError
+from swell_sdk.lastwords import spell
+from swell_sdk.news import Checkpoint, Report
 
 from .arena import ENDS_S, LOOK_S, Arena
 from .cast import HELD, RESIZED, TRAINS, TRAINS_AT, URGENT, WIDTHS
@@ -146,7 +148,12 @@ class Script:
             self.saved += 1
             self._report(self._told)
         else:
-            self._arena.mark_to_end(there)
+            self._arena.mark_to_end([one for one in there if one is not first])
+            self._arena.mark_to_end([first], self._last_words(self._told))
+
+    def _last_words(self, told: Told) -> str:
+        """What the library leaves when nobody heard its last report; empty: somebody has."""
+        return "" if self.durable == self.saved else spell(told.attempt, self._said()).decode()
 
     def _begin(self, pod: PodSighting) -> None:
         told = self._read(pod.attempt)
@@ -173,15 +180,18 @@ class Script:
 
     def _report(self, told: Told) -> None:
         done = self.saved
-        saved = {"epochs_done": done, "path": None, "at": time.time()}
-        body = {"rank": 0, "begun": done + 1, "epochs_done": done, "epochs": [[done, SLOW_S]], "checkpoint": saved}
-        answer = self._send(told, body)
+        answer = self._send(told, self._said().to_document())
         if answer is None:
             return
         self.durable = done
         stop_after = answer["stop_after_epoch"]
         if stop_after is not None and done >= stop_after and done < self._case.epochs:
             self._is_ready = self._send(told, {"rank": 0, "ready_to_stop": True}) is not None
+
+    def _said(self) -> Report:
+        figures = (self.saved + 1, self.saved, None, False, False)
+        saved = Checkpoint(self.saved, None, time.time())
+        return Report(0, figures, epochs=((self.saved, SLOW_S),), checkpoint=saved)
 
     def _send(self, told: Told, body: dict[str, object]) -> dict[str, int | None] | None:
         """None: the server is away, or the attempt is over; the next report says all that this one does."""

@@ -40,6 +40,7 @@ class Environment:
     grace_s: float = 30.0  #: between SIGTERM and SIGKILL
     epochs_done: int = 0  #: epochs that are durable
     epochs_total: Optional[int] = None  #: None: the job's file does not say
+    last_words: str = ""  #: a file in which to leave a last report that the server did not hear; empty: none
     waits_to_be_stopped: bool = False  #: asked to yield, it is ended from outside: its exit code would be a verdict
 
     @property
@@ -88,6 +89,7 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         grace_s=_seconds(source, "SWELL_GRACE_S", 30.0),
         epochs_done=max(0, _number(source, "EPOCHS_DONE", 0)),
         epochs_total=None if epochs_total < 0 else epochs_total,
+        last_words=source.get("SWELL_LAST_WORDS", ""),
         waits_to_be_stopped=source.get("SWELL_ON_YIELD", "") == "wait",
     )
 

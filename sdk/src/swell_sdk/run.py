@@ -23,6 +23,7 @@ from typing import Any, Callable, Generic, Iterable, Iterator, NoReturn, Optiona
 from swell_sdk import signals
 from swell_sdk.checkpoints import Checkpoints
 from swell_sdk.environment import Environment
+from swell_sdk.lastwords import LastWords
 from swell_sdk.link import Link, connect
 from swell_sdk.memory import peak_mib
 from swell_sdk.news import Checkpoint, News
@@ -61,6 +62,7 @@ class Run:
         self._epoch_began = self._step_began = perf_counter()
         self._loops = 0  #: `steps` loops under way
         self._has_given_up = False  #: the server did not answer the last report
+        self._last_words = LastWords(told.last_words, told.attempt_id)
         self.is_closed = False
         self._is_silent = False  #: in a forked child
         self._is_heeding = False  #: SIGTERM means "yield now"
@@ -240,14 +242,18 @@ class Run:
             wait_to_be_stopped(self._link, self.news, self.orders)
 
     def finish(self) -> None:
-        """What is left to say, once, within bounds."""
-        if self._link is None or self._has_given_up:
+        """What is left to say: the server is waited for once, within bounds; otherwise it is left where it is found."""
+        if self._link is None or self.rank != 0:
             return
-        self._has_given_up = not self._link.flush(FLUSH_S)
-        if self._has_given_up and not self._link.is_over:
-            checkpoint = self.news.checkpoint
-            if checkpoint is not None and self.rank == 0:
-                self._checkpoints.note(checkpoint)
+        if not self._has_given_up:
+            self._has_given_up = not self._link.flush(FLUSH_S)
+        report = self.news.take()
+        if report is None:
+            self._last_words.take_back()
+        elif not self._link.is_over:
+            self._last_words.leave(report)
+            if report.checkpoint is not None:
+                self._checkpoints.note(report.checkpoint)
 
     def fall_silent(self) -> None:
         """In a forked child: everything works, nothing is sent, the parent goes on as if there was no child."""

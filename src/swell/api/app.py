@@ -25,7 +25,7 @@ from swell.api.listing import listing_router
 from swell.api.logs import logs_router
 from swell.api.metrics import metrics_router
 from swell.api.probes import probes_router
-from swell.api.reports import ReportIn, reports_router
+from swell.api.reports import reports_router
 from swell.api.security import Guard
 from swell.api.services import Services
 from swell.api.usage import usage_router
@@ -33,6 +33,7 @@ from swell.api.wire import ERRORS, Cancellation, Json, Submission
 from swell.api.workers import workers_router
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, TooMany, Unavailable
 from swell.manifests.fields import describe, did_you_mean
+from swell.reportform import ReportIn
 from swell.store import Changes
 
 STATUS = {NotFound: 404, Conflict: 409, Denied: 403, TooLarge: 413, TooMany: 429, Rejected: 422, Unavailable: 503}

@@ -13,55 +13,25 @@ import subprocess
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, HTTPException, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from swell.api.services import Services
-from swell.api.wire import ERRORS, NUMBER_MAX, Json
+from swell.api.wire import ERRORS, Json
 from swell.errors import NotFound, Rejected
 from swell.model.job import AttemptId
 from swell.model.training import METRICS_MAX, Checkpoint, Control, Report
 from swell.process import as_user
+from swell.reportform import EPOCHS_MAX, SECONDS_MAX, CheckpointIn, ReportIn
 from swell.store import JobRecord
 from swell.users import user_of_job
 
 REPORTS_PER_S = 20.0  # of one attempt; the library sends five at most
 HOLD_S_MAX = 60.0
-EPOCHS_PER_REPORT_MAX = 200
-EPOCHS_MAX = 10**9
-SECONDS_MAX = 10**9
 RESOLVE_S_MAX = 30.0  # a file system that hangs keeps one thread for so long
 ATTEMPTS_REMEMBERED_MAX = 10_000  # for pace and the like; far more than run at once
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Epochs = Annotated[float, Field(ge=0, le=EPOCHS_MAX, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX, allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1, max_length=100)]
-
-
-class CheckpointIn(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    epochs_done: Epochs
-    path: str | None = Field(default=None, max_length=4096)
-    at: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] = 0.0
-
-
-class ReportIn(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    rank: int = Field(ge=0, le=1_000_000)
-    at: Finite | None = None
-    begun: int | None = Field(default=None, ge=0, le=EPOCHS_MAX)
-    epochs_done: Epochs | None = None
-    epochs_total: Epochs | None = None
-    epochs: list[tuple[int, Seconds]] = Field(default_factory=list, max_length=EPOCHS_PER_REPORT_MAX)
-    steps: tuple[Annotated[int, Field(ge=0, le=NUMBER_MAX)], Seconds] | None = None
-    memory_mib: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
-    checkpoint: CheckpointIn | None = None
-    metrics: dict[Name, Finite] = Field(default_factory=dict, max_length=METRICS_MAX)
-    yielding: bool = False
-    ready_to_stop: bool = False
 
 
 class MetricIn(BaseModel):
@@ -96,18 +66,7 @@ def reports_router(services: Services) -> APIRouter:
         checkpoint = None
         if body.checkpoint is not None:  # in a thread: its folder may lie on a file system that hangs
             checkpoint = await asyncio.to_thread(_checkpoint, services, whose, body.checkpoint)
-        told = body.model_dump(exclude={"at", "yielding", "ready_to_stop", "checkpoint", "metrics", "epochs", "steps"})
-        report = Report(
-            whose,
-            **told,
-            epochs=tuple(body.epochs),
-            steps=body.steps,
-            checkpoint=checkpoint,
-            metrics=tuple(body.metrics.items()),
-            is_yielding=body.yielding,
-            is_ready=body.ready_to_stop,
-        )
-        await asyncio.wrap_future(controller.report(report))
+        await asyncio.wrap_future(controller.report(body.of(whose, checkpoint)))
         if len(library) > ATTEMPTS_REMEMBERED_MAX:
             library.clear()  # those that run say so again
         library.add(whose)

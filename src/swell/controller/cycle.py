@@ -114,9 +114,8 @@ class Controller:
         queued_max: int | None = None,
     ) -> Future[list[JobRecord]]:
         """Accepted means stored; the loop hears of it from the same commit, whoever still listens."""
-        future = self._store.accept(jobs, key=key, digest=digest, origin=origin, queued_max=queued_max)
-        future.add_done_callback(self._accepted)
-        return future
+        stored = self._store.accept(jobs, key=key, digest=digest, origin=origin, queued_max=queued_max)
+        return _followed_by(self._accepted, stored)
 
     def take_in(
         self, jobs: Mapping[str, NewJob], known: Callable[[list[JobRecord | None]], None], *, origin: str
@@ -125,25 +124,18 @@ class Controller:
 
         `known` hears which each has become before any of them is planned.
         """
-        answer: Future[list[JobRecord | None]] = Future()  # the store's is done before `known` has heard of it
 
-        def accepted(done: Future[list[JobRecord | None]]) -> None:
+        def accepted(records: list[JobRecord | None]) -> None:
             try:
-                known(done.result())
-            except Exception as error:  # noqa: BLE001  told to who asked; what is stored is planned all the same
-                answer.set_exception(error)
-            else:
-                answer.set_result(done.result())
+                known(records)
             finally:
-                self._accepted(done)
+                self._accepted(records)  # what is stored is planned, whatever becomes of who asked
 
-        self._store.accept_each(jobs, origin=origin).add_done_callback(accepted)
-        return answer
+        return _followed_by(accepted, self._store.accept_each(jobs, origin=origin))
 
-    def _accepted(self, future: Future[list[JobRecord]] | Future[list[JobRecord | None]]) -> None:
-        if _is_well(future):
-            records = [record for record in future.result() if record is not None and record.state is JobState.QUEUED]
-            self._tell(lambda world: self._arrive(world, records))
+    def _accepted(self, records: Sequence[JobRecord | None]) -> None:
+        queued = [record for record in records if record is not None and record.state is JobState.QUEUED]
+        self._tell(lambda world: self._arrive(world, queued))
 
     def _arrive(self, world: World, records: Sequence[JobRecord]) -> None:
         for record in records:
@@ -153,15 +145,14 @@ class Controller:
 
     def cancel(self, jobs: Sequence[JobId], *, by: str, grace_s: float | None, origin: str = "") -> Future[None]:
         """All of them before the next plan: what one gives back must not start another that is to end too."""
-        future = self._store.request_cancel(jobs, by=by, grace_s=grace_s, origin=origin)
 
         def asked(world: World) -> None:
             for job in world.jobs.keys() & set(jobs):
                 world.jobs[job].cancel_by, world.jobs[job].cancel_grace_s = by, grace_s
                 world.asked.add(job)
 
-        future.add_done_callback(lambda done: self._tell(asked) if _is_well(done) else None)
-        return future
+        stored = self._store.request_cancel(jobs, by=by, grace_s=grace_s, origin=origin)
+        return _followed_by(lambda _: self._tell(asked), stored)
 
     def give_up(self, jobs: Sequence[JobId], *, by: str, origin: str = "") -> Future[None]:
         """Cancel those of them of which nothing has ever begun."""
@@ -391,6 +382,10 @@ class Controller:
         self._world.gpus = self.accounts.memory
         results = [_attempt(intent, turn) for intent in intents]
         for seen in self._unrecorded:
+            for left in seen.reports:  # before its attempt is over: then nothing can be said of it any more
+                _, refusal = _attempt(report(left), turn)
+                if refusal is not None:
+                    log.info("attempt %s has left a report that does not count: %s", left.attempt, refusal)
             turn.effects += fold(self._world, seen, changes, now)
         turn.effects += see_to_what_is_due(self._world, changes, now)
         self._note_nodes(self._unrecorded[-1], changes)
@@ -448,8 +443,22 @@ class Controller:
         return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
 
 
-def _is_well(future: Future[Any]) -> bool:
-    return not future.cancelled() and future.exception() is None
+def _followed_by(act: Callable[[T], None], stored: Future[T]) -> Future[T]:
+    """Done when that has followed, too: who waits for a future itself may go on before its callbacks have run."""
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()  # what is stored is followed up, whoever still listens
+
+    def follow(done: Future[T]) -> None:
+        try:
+            result = done.result()
+            act(result)
+        except BaseException as error:  # noqa: BLE001  told to who asked
+            answer.set_exception(error)
+        else:
+            answer.set_result(result)
+
+    stored.add_done_callback(follow)
+    return answer
 
 
 def _attempt(intent: Intent[Any], turn: Turn) -> tuple[Any, SwellError | None]:

@@ -11,6 +11,7 @@ from typing import Any
 from swell.model.cluster import Device, DeviceId, Node, NodeId
 from swell.model.job import AttemptId, Container, IdlePolicy, parse_container
 from swell.model.numbered import Numbered
+from swell.model.training import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,7 @@ class Observation:
     tasks: tuple[TaskSeen, ...] = ()
     runs: tuple[RunSeen, ...] = ()
     silent_s: dict[NodeId, float] = field(default_factory=dict)  #: nodes out of reach, and for how long
+    reports: tuple[Report, ...] = ()  #: what attempts that are over have left, and nobody heard while they ran
 
 
 def task_document(task: TaskSeen) -> list[Any]:

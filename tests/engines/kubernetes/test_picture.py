@@ -79,3 +79,31 @@ def test_a_pod_that_asks_for_no_time_to_end_gets_none(said: dict[str, int], grac
     document["spec"] |= said
 
     assert read_pod(document).grace_s == grace_s
+
+
+WORDS = '{"swell_attempt": "7.1", "report": {"rank": 0}}'
+
+
+def terminated(code: int, message: str, name: str = "main") -> dict[str, Any]:
+    end = {"exitCode": code, "reason": "Error" if code else "Completed", "message": message, "finishedAt": AT}
+    return {"name": name, "state": {"terminated": end}}
+
+
+@pytest.mark.parametrize(
+    ("what", "containers", "message", "last_words"),
+    [
+        ("nothing", (terminated(0, ""),), "", ""),
+        ("a message of its own", (terminated(1, "no data"),), "no data", ""),
+        ("a report", (terminated(0, WORDS),), "", WORDS),
+        ("a report, and it failed", (terminated(1, WORDS),), "", WORDS),
+        ("a report, and another failed", (terminated(0, WORDS), terminated(1, "no data", "side")), "no data", WORDS),
+    ],
+)
+def test_a_report_that_a_container_has_left_is_no_message(
+    what: str, containers: tuple[dict[str, Any], ...], message: str, last_words: str
+) -> None:
+    document = pod(*containers)
+    document["status"]["phase"] = "Failed"
+    ended = read_pod(document).ended
+    assert ended is not None
+    assert (ended.message, ended.last_words) == (message, last_words), what

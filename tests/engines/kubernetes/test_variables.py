@@ -19,6 +19,7 @@ def test_a_gang_is_told_what_it_is_and_where() -> None:
         "SWELL_ATTEMPT": "7.1",
         "SWELL_TASK_COUNT": "2",
         "SWELL_ON_YIELD": "wait",
+        "SWELL_LAST_WORDS": "/dev/termination-log",
         "NUM_GPUS": "4",
         "NUM_NODES": "2",
         "NODELIST": "n1,n2",

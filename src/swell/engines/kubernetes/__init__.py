@@ -19,6 +19,7 @@
     notices                        pure: what we leave on objects for users of kubectl
     wanted, steps                  pure: what is asked for, and what of it is missing
     sheet, follow, followarray     pure: what has become of an attempt
+    lastwords                      pure: what a job said that ended while nobody listened
     life, lives, sight             the attempts, whose turn it is, and what of one is there
     nodes, offers                  what nodes have left for us
     reservations, reservationpod   pure: which GPUs are kept for those who share them

@@ -15,6 +15,7 @@ from swell.engines.kubernetes.carrier import Carrier
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.hands import Hands
+from swell.engines.kubernetes.lastwords import last_reports
 from swell.engines.kubernetes.leftovers import KEPT_S, Leftovers
 from swell.engines.kubernetes.life import Life, differs, logs_of, make_run
 from swell.engines.kubernetes.lives import Lives
@@ -31,6 +32,7 @@ from swell.engines.logfolder import LogFolder
 from swell.model.cluster import NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, Observation, RunSeen, TaskSeen
+from swell.model.training import Report
 
 log = logging.getLogger(__name__)
 Document = dict[str, Any]
@@ -147,16 +149,24 @@ class KubernetesEngine:
         nodes = self._offers.look(seen_nodes, stale)
         tasks: list[TaskSeen] = []
         runs: list[RunSeen] = []
+        reports: list[Report] = []
         for life in lives:
             try:
-                self._report(life, seen_nodes, tasks, runs)
+                self._report(life, seen_nodes, tasks, runs, reports)
             except Exception:  # one that cannot be understood must not keep all others from being planned
                 log.exception("attempt %s cannot be followed; trying again", life.wanted.attempt)
                 self._lives.tell(life)
         silent = {name: seconds for name, seconds in self.silences().items() if seconds > SILENCE_S}
-        return Observation(nodes, tuple(tasks), tuple(runs), silent)
+        return Observation(nodes, tuple(tasks), tuple(runs), silent, tuple(reports))
 
-    def _report(self, life: Life, nodes: dict[NodeId, NodeSeen], tasks: list[TaskSeen], runs: list[RunSeen]) -> None:
+    def _report(
+        self,
+        life: Life,
+        nodes: dict[NodeId, NodeSeen],
+        tasks: list[TaskSeen],
+        runs: list[RunSeen],
+        reports: list[Report],
+    ) -> None:
         wanted = life.wanted
         now = life.at_this_moment()
         seen = self._sight.look(now, nodes)
@@ -179,6 +189,8 @@ class KubernetesEngine:
         if life.run is None or differs(life.run, found):
             life.run = found
             runs += [make_run(life.wanted, found, node) for node in wanted.nodes]
+            if found.is_finished and not wanted.is_array:
+                reports += last_reports(wanted.attempt, seen)
 
     def _has_all_logs(self, life: Life, seen: Seen, nodes: Mapping[NodeId, NodeSeen]) -> bool:
         """A job that has ended is asked for its log at once; the last of it is on its way."""

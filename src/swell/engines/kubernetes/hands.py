@@ -40,6 +40,7 @@ from swell.model.job import AttemptId, job_uuid
 Document = dict[str, Any]
 SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
 MANAGER = "swell"  # who owns the fields we apply
+TERMINATION_MESSAGE = "/dev/termination-log"  # where a kubelet finds it, unless the container says another place
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}  # what a container or a controller says wins
 POD_KINDS = ("Pod", "List", "Pods")  # jobs without an object that makes their pods
 
@@ -309,6 +310,7 @@ def variables(wanted: Wanted, store: str) -> dict[str, str]:
         "SWELL_ATTEMPT": str(wanted.attempt),
         "SWELL_TASK_COUNT": str(wanted.tasks),
         "SWELL_ON_YIELD": "wait",
+        "SWELL_LAST_WORDS": TERMINATION_MESSAGE,
         "NUM_GPUS": str(gpus),
         "NUM_NODES": str(len(wanted.nodes)),
         "NODELIST": ",".join(wanted.nodes),

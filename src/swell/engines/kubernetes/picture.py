@@ -53,6 +53,7 @@ KEPT_LABELS = (
     "jobset.sigs.k8s.io/job-index",
     POD_GROUP,
 )
+LAST_WORDS = '{"swell_attempt":'  # how the last report begins that a job leaves as its termination message
 NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
 GRACE_S_DEFAULT = 30
 KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, NUMBER, NODE, TOTAL, INDEX)
@@ -74,6 +75,7 @@ class Ended:
     reason: str  #: Kubernetes' word: OOMKilled, Evicted, UnexpectedAdmissionError, Error, Completed …
     message: str
     has_run: bool
+    last_words: str = ""  #: a report that nobody heard; empty: it has left none
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +267,16 @@ def _ended(status: Document) -> Ended:
     worst = max(ends, key=lambda end: end.get("exitCode", 0) != 0, default=None)
     at = max((moment(end["finishedAt"]) for end in ends if end.get("finishedAt")), default=0.0)
     said = worst or {}
+    messages = [str(one.get("message") or "") for one in (said, *ends)]
+    last_words = next((message for message in messages if message.startswith(LAST_WORDS)), "")
+    spoken = "" if messages[0] == last_words else messages[0]
     return Ended(
         at=at,
         exit_code=None if worst is None else int(worst.get("exitCode", 0)),
         reason=str(status.get("reason") or said.get("reason") or ""),
-        message=str(status.get("message") or said.get("message") or "").strip(),
+        message=str(status.get("message") or spoken).strip(),
         has_run=worst is not None,
+        last_words=last_words,
     )
 
 
