@@ -58,7 +58,7 @@ class Arena:
         self.state.prepare()
         kubeconfig = self.proxy.write_kubeconfig(folder / "kubeconfig")
         self.state.write_json(self.state.config, {"cluster": {"kubeconfig": str(kubeconfig), "namespace": "default"}})
-        ensure_server(self.state)
+        self.revive()
 
     def close(self) -> None:
         self.is_closed.set()
