@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from store.jobs import accept, end, new_job
-from swell.errors import Conflict, NotFound
+from swell.errors import Conflict, NotFound, TooMany
 from swell.model.job import JobState
 from swell.model.plan import Slot
 from swell.model.reason import Code
@@ -31,6 +31,17 @@ def rows(tmp_path, query: str) -> list[Any]:
 def test_an_accepted_job_is_there_for_every_other_process_when_the_reply_comes(store, tmp_path):
     accept(store, "a")
     assert rows(tmp_path, "SELECT id, name, state, reason_code FROM job") == [(1, "a", "queued", "NotYetPlanned")]
+
+
+def test_who_cancels_a_job_that_waits_has_room_for_another_at_once(store):
+    """Also before the next cycle has carried it out."""
+    [first, _] = accept(store, "a", "b")
+    more = [new_job("c")]
+    with pytest.raises(TooMany):
+        store.accept(more, queued_max=2).result()
+    store.request_cancel([first], by="ann", grace_s=None).result()
+    [third] = store.accept(more, queued_max=2).result()
+    assert [store.job(job).state for job in (first, third.id)] == [JobState.QUEUED, JobState.QUEUED]
 
 
 def test_an_accepted_job_survives_kill_9(tmp_path):

@@ -146,7 +146,8 @@ def _earlier(connection: Connection, keys: Sequence[str]) -> dict[str, JobRecord
 def _refuse_too_many(connection: Connection, jobs: Sequence[NewJob], queued_max: int) -> None:
     owner = jobs[0].owner
     waits = tables.job.c.state.in_([str(JobState.QUEUED), str(JobState.HELD)])
-    counted = select(func.count()).select_from(tables.job).where(waits & (tables.job.c.owner == owner))
+    stays = tables.job.c.cancel_requested_by.is_(None)  # who makes room need not wait for the next cycle
+    counted = select(func.count()).select_from(tables.job).where(waits & stays & (tables.job.c.owner == owner))
     waiting = connection.execute(counted).scalar_one()
     if waiting + len(jobs) > queued_max:
         raise TooMany(
