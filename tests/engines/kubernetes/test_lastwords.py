@@ -73,6 +73,7 @@ def test_one_that_was_deleted_since_has_left_it_too() -> None:
         ("no report", '{"swell_attempt": "7.1"}'),
         ("a list", '{"swell_attempt": "7.1", "report": []}'),
         ("what no report says", words(color="red")),
+        ("a depth that nobody reads", '{"swell_attempt": "7.1", "report": ' + "[" * 3900),
         ("a number that is none", words(epochs_done=float("nan"))),
         ("a path that leads out", words(checkpoint={"epochs_done": 1, "path": "a/../../other"})),
         ("a path from the root", words(checkpoint={"epochs_done": 1, "path": "/etc/passwd"})),

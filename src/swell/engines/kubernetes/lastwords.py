@@ -36,7 +36,7 @@ def _read(attempt: AttemptId, pod: PodSeen) -> Report | None:
             return None
         told = ReportIn.model_validate(document["report"])
         return told.of(attempt, _checkpoint(attempt, told.checkpoint, pod.ended.at))
-    except (ValueError, KeyError) as error:  # also what pydantic raises
+    except (ValueError, KeyError, RecursionError) as error:  # also what pydantic raises; JSON may be nested too deep
         log.info("attempt %s: what pod %s has left is no report: %s", attempt, pod.name, error)
         return None
 
