@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench soak lock environment system cluster cluster-down test-cluster
+.PHONY: demo test check lint bench soak lock environment system cluster cluster-down test-cluster
 .DEFAULT_GOAL := demo
 
 environment:
@@ -14,18 +14,17 @@ system: environment
 demo: environment
 	@$(BIN)/swell demo
 
-check: environment
+lint: environment
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted; run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --config .importlinter >/dev/null || $(BIN)/lint-imports --config .importlinter
-	@$(BIN)/pytest -q -m "not slow"
 
-test: check system
-	@$(BIN)/python -m tests.cluster build --tests
-	@echo "tests that start servers (slow) and tests of a real Kubernetes (cluster), side by side: some 20 minutes"
-	@$(BIN)/python tools/side_by_side.py \
-		slow="$(BIN)/pytest -q -m 'slow and not cluster'" cluster="$(BIN)/pytest -q -m cluster"
+check: lint
+	@$(BIN)/python tools/run_tests.py fast
+
+test: system
+	@$(BIN)/python tools/run_tests.py local
 
 # A Kubernetes cluster to try things on. CLUSTER="--kubelets 2 --gpus 4 --operators training" asks for real nodes.
 CLUSTER ?= --kwok 10
@@ -37,7 +36,7 @@ cluster-down:
 
 test-cluster: system
 	@$(BIN)/python -m tests.cluster build --tests
-	@$(BIN)/pytest -q -m cluster
+	@$(BIN)/python tools/run_tests.py cluster
 
 soak: system
 	@$(BIN)/python tools/soak.py

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # What a shell's `&` or nohup ignores would be ignored by everything we start: no Ctrl-C could be tested.
@@ -22,3 +23,8 @@ settings.register_profile("soak", max_examples=1000, deadline=None, print_blob=T
 HUNT = [Phase.explicit, Phase.generate]
 settings.register_profile("hunt", max_examples=300, deadline=None, phases=HUNT, suppress_health_check=SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first: at the end no core waits for another's last file."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -27,7 +27,20 @@ from swell.state import StateFolder
 SWELL = str(Path(sys.executable).with_name("swell"))
 PATIENCE_S = 30.0  # for anything that takes a second; a loaded machine is slow
 #: what a caller's own scheduler may have left in the environment, and what tests look at
-FOREIGN = ("SWELL_", "RANK", "WORLD_SIZE", "LOCAL_", "JOB_", "NODE", "MASTER_", "CUDA_", "NUM_", "GROUP_RANK", "XDG_")
+FOREIGN = (
+    "SWELL_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_",
+    "JOB_",
+    "NODE",
+    "MASTER_",
+    "CUDA_",
+    "NUM_",
+    "GROUP_RANK",
+    "XDG_",
+    "PYTHONUNB",
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +152,7 @@ class Server:
     def environment(self, **variables: str) -> dict[str, str]:
         """What a user's shell would pass on: nothing of another scheduler."""
         own = {name: text for name, text in os.environ.items() if not name.startswith(FOREIGN)}
-        return {**own, "SWELL_STATE": str(self.root), "PYTHONUNBUFFERED": "1", **self._env, **variables}
+        return {**own, "SWELL_STATE": str(self.root), **self._env, **variables}
 
     def swell(
         self,

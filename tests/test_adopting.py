@@ -11,7 +11,7 @@ import pytest
 
 from engines.kubernetes.pieces import make_pod
 from specs import spec
-from swell.adopted import read_object, refuse_shares, rigid
+from swell.adopted import read_object, read_pods, refuse_shares, rigid
 from swell.adopting import Adopter
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.picture import Owner, PodSeen
@@ -20,6 +20,7 @@ from swell.engines.kubernetes.resources import Resource
 from swell.errors import Rejected, Unavailable
 from swell.model.job import JobId, JobSpec, Role
 from swell.model.resources import Resources
+from swell.podgroups import Group
 from swell.store import JobRecord, NewJob
 
 SHARES = spec(roles=(Role("worker", ("true",), Resources(1000, 0, 0, 6144), 1),))
@@ -70,6 +71,7 @@ def test_a_gang_of_a_job_has_the_size_that_it_was_made_with() -> None:
             "spec": {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "template": template},
         },
         {},
+        None,
     )
     note = (
         "it came by kubectl as a Job, which Swell cannot resize: it runs at 3, and the range 2..4 has no effect; "
@@ -98,10 +100,11 @@ class World:
         self.made: dict[str, SimpleNamespace] = {}  # by key
         self.begun: set[JobId] = set()
         self.is_ours = True
+        self.highest: dict[str, int] = {"team": 0}  # priority by namespace; none: no limit
         self.failures: list[Exception] = []  # of what is to be recorded next
         self.resources = {"Job": Resource("batch", "v1", "jobs", "Job")}
         cluster, port = cast(Cluster, self), cast(Port, self)
-        self.adopter = Adopter(port, cluster, self, self.begun.__contains__, dict, self, "our-store")
+        self.adopter = Adopter(port, cluster, self, self.begun.__contains__, dict, self, "our-store", self.highest.get)
 
     def look(self) -> dict[str, tuple[JobId, str]]:
         """Key → job, and by whom it was cancelled."""
@@ -121,7 +124,8 @@ class World:
         return pod.uid if pod.owner is None else pod.owner.uid
 
     def object(self, kind: str, namespace: str, name: str) -> object:
-        return self.objects.get(name)
+        found = self.objects.get(name)
+        return None if found is None else SimpleNamespace(version=found["metadata"].get("resourceVersion", ""))
 
     def has_object(self, kind: str, namespace: str, name: str, *, uid: str) -> bool:
         return name in self.objects
@@ -134,8 +138,9 @@ class World:
     def take_in(
         self, jobs: Mapping[str, NewJob], known: Callable[[list[JobRecord | None]], None], *, origin: str
     ) -> Future[list[JobRecord | None]]:
-        for key in jobs:
-            self.made.setdefault(key, SimpleNamespace(id=len(self.made) + 1, reason_evidence={}))
+        for key, job in jobs.items():
+            made = SimpleNamespace(id=len(self.made) + 1, reason_evidence={}, spec=job.spec)
+            self.made.setdefault(key, made)
         known([cast(JobRecord, self.made[key]) for key in jobs])
         return done([])
 
@@ -237,3 +242,88 @@ def test_an_object_that_runs_as_a_job_of_another_server_is_left_alone() -> None:
     assert world.look() == {}
     world.objects["train"]["metadata"]["annotations"] = {"swell.dev/server": "our-store"}
     assert world.look() == {"kubernetes:job-uid": (1, "")}
+
+
+# -- what cannot be taken in ---------------------------------------------------------------------------------------
+
+
+def annotated(number: int, version: int = 1, **annotations: str) -> PodSeen:
+    named = {f"swell.dev/{name}": text for name, text in annotations.items()}
+    metadata = {"uid": f"pod-{number}", "resourceVersion": str(version), "annotations": named}
+    return bare(number, document=document(f"train-worker-{number}", **metadata))
+
+
+def test_what_is_refused_is_read_again_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    """Who corrected the annotation that Swell did not take had to delete the pod, too."""
+    world = World()
+    world.there = {"pod-0": annotated(0, time="soon"), "pod-1": annotated(1)}
+    assert world.look() == {"kubernetes:pod-1": (1, "")}
+    assert world.adopter.is_refused(world.there["pod-0"])
+    world.there["pod-0"] = annotated(0, 2, time="soon")  # we have written on it ourselves that it is refused
+    assert world.look() == {"kubernetes:pod-1": (1, "")}
+    assert sum("is not for us" in message for message in caplog.messages) == 1
+    world.there["pod-0"] = annotated(0, 3, time="1h")
+    assert world.look() == {"kubernetes:pod-1": (1, ""), "kubernetes:pod-0": (2, "")}
+    assert world.adopter.why_not(world.there["pod-0"]) is None
+
+
+def test_what_we_did_not_think_of_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that came by kubectl was taken in any more, in any namespace."""
+    world = World()
+    world.there = {"pod-0": annotated(0), "pod-1": annotated(1)}
+
+    def stumble(group: Group, *rest: Any) -> tuple[JobSpec, dict[str, Any]]:
+        if group.name == "train-worker-0":
+            raise RecursionError("too deep")
+        return read_pods(group, *rest)
+
+    monkeypatch.setattr("swell.adopting.read_pods", stumble)
+    assert world.look() == {"kubernetes:pod-1": (1, "")}
+    assert world.adopter.why_not(world.there["pod-0"]) == "it cannot be read: RecursionError: too deep"
+
+
+# -- how urgent it may be --------------------------------------------------------------------------------------------
+
+NOTE = (
+    "swell.dev/priority asks for 1000, but the highest that namespace 'team' may ask for is 0, so it waits with 0; "
+    "to have more, ask an administrator (limits in Swell's config.json)"
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "asked", "highest", "priority", "notes"),
+    [
+        ("more than it may", "1000", 0, 0, (NOTE,)),
+        ("as much as it may", "1000", 1000, 1000, ()),
+        ("less", "-5", 0, -5, ()),
+        ("nobody limits it", "1000", None, 1000, ()),
+    ],
+)
+def test_a_priority_by_kubectl_is_limited_as_one_through_the_api(
+    what: str, asked: str, highest: int | None, priority: int, notes: tuple[str, ...]
+) -> None:
+    """Anybody with a pod of their own could overtake everybody."""
+    world = World()
+    world.highest = {} if highest is None else {"team": highest}
+    world.adopter._priority_max = world.highest.get
+    world.there = {"pod-0": annotated(0, priority=asked)}
+    world.look()
+    [made] = world.made.values()
+    assert (made.spec.priority, made.spec.notes) == (priority, notes), what
+
+
+def test_a_priority_class_is_the_clusters_to_allow() -> None:
+    world = World()
+    pod = annotated(0)
+    cast(dict[str, Any], pod.document)["spec"]["priority"] = 500
+    world.there = {"pod-0": pod}
+    world.look()
+    [made] = world.made.values()
+    assert (made.spec.priority, made.spec.notes) == (500, ())
+
+
+def test_a_priority_on_an_object_is_limited_as_one_on_a_pod() -> None:
+    made = document("train", uid="u", annotations={"swell.dev/priority": "1000"})
+    job = {**made, "apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": made["spec"]}}}
+    read, _ = read_object(job, {}, 0)
+    assert (read.priority, read.notes) == (0, (NOTE,))

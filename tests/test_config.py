@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import shutil
 
 import pytest
 
-from swell.config import Cluster, Config, Door, Limits, parse_config, read_config
+from swell.config import Cluster, Config, Door, Limits, disk_share_mib, parse_config, read_config
 from swell.errors import Rejected
 
 DAY_S = 86400.0
@@ -14,7 +16,9 @@ DAY_S = 86400.0
 
 def test_a_file_that_is_not_there_means_the_defaults(tmp_path):
     assert read_config(tmp_path / "config.json") == Config()
-    assert Config().limits_of("anna") == Limits(gpus=None, running=None, queued=None)
+    assert Config().limits_of("anna") == Limits(
+        gpus=None, running=None, queued=20_000, tasks=2_000_000, stored_mib=4096, disk_mib=None, priority=0
+    )
     assert (Config().half_life_s, Config().admin_group, Config().keep_s) == (7 * DAY_S, "swell-admin", 30 * DAY_S)
 
 
@@ -38,6 +42,30 @@ def test_a_user_has_the_default_limits_but_for_what_is_said_of_them(tmp_path):
     assert config.limits_of("anna") == Limits(gpus=8, running=8, queued=None)
     assert config.limits_of("ben") == Limits(gpus=4, running=8, queued=100)
     assert (config.half_life_s, config.admin_group, config.keep_s, config.gpus) == (2 * DAY_S, "ops", None, 2)
+
+
+@pytest.mark.parametrize(
+    ("said", "anna", "ben"),
+    [
+        ({}, 500, 500),
+        ({"limits": {"default": {"gpus": 4}}}, 500, 500),
+        ({"limits": {"default": {"disk_mib": 20}}}, 20, 20),
+        ({"limits": {"default": {"disk_mib": None}, "users": {"anna": {"disk_mib": 7}}}}, 7, None),
+        ({"limits": {"users": {"anna": {"disk_mib": None}}}}, None, 500),
+    ],
+)
+def test_the_disk_is_limited_as_is_said_and_else_as_the_server_thinks_best(said, anna, ben):
+    config = parse_config(said, Limits(disk_mib=500))
+    assert (config.limits_of("anna").disk_mib, config.limits_of("ben").disk_mib) == (anna, ben)
+    assert config.limits_disk
+
+
+def test_nothing_is_counted_where_nobody_has_a_limit_of_the_disk():
+    assert not parse_config({"limits": {"default": {"gpus": 4}, "users": {"anna": {"disk_mib": None}}}}).limits_disk
+
+
+def test_a_share_of_the_disk_is_a_quarter(tmp_path):
+    assert disk_share_mib(tmp_path) == shutil.disk_usage(tmp_path).total // 4 // 1024**2
 
 
 def test_where_it_listens_which_doors_are_open_and_who_administers_a_cluster():
@@ -66,11 +94,30 @@ def test_where_it_listens_which_doors_are_open_and_who_administers_a_cluster():
     )
 
 
+def test_where_notices_may_go_is_what_addresses_begin_with_and_networks_by_number():
+    config = parse_config(
+        {
+            "notices": {
+                "addresses": ["https://hooks.example.org/x", "https://*.chat.example"],
+                "networks": ["10.0.0.0/8"],
+            }
+        }
+    )
+    assert [str(pattern) for pattern in config.notices.addresses or ()] == [
+        "https://hooks.example.org/x",
+        "https://*.chat.example/",
+    ]
+    assert config.notices.networks == (ipaddress.ip_network("10.0.0.0/8"),)
+    assert (parse_config({}).notices.addresses, parse_config({"notices": {}}).notices.addresses) == (None, None)
+    assert parse_config({"notices": {"addresses": []}}).notices.addresses == ()
+
+
 @pytest.mark.parametrize(
     ("document", "cluster"),
     [
         ({}, Cluster(None, None, None, stand_ins=True)),
         ({"namespace": "ml", "stand_ins": False}, Cluster(namespace="ml", stand_ins=False)),
+        ({"namespace": "ml", "jobs_namespace": "jobs"}, Cluster(namespace="ml", jobs_namespace="jobs")),
         ({"kubeconfig": "/k", "context": "lab", "stand_ins": True}, Cluster("/k", "lab", None, stand_ins=True)),
     ],
 )
@@ -101,6 +148,12 @@ def test_jobs_that_wait_call_a_clusters_autoscaler_unless_it_says_otherwise(docu
         ('{"limits": {"users": []}}', "limits.users must be a table {...}, but is []"),
         ('{"fair_share": {"half_life": "soon"}}', "fair_share.half_life: 'soon' is not a duration"),
         ('{"admin_group": ""}', "admin_group must be a group's name, but is ''"),
+        ('{"notices": []}', "notices must be a table {...}, but is []"),
+        ('{"notices": {"address": []}}', "notices has no 'address'; did you mean 'addresses'?"),
+        ('{"notices": {"addresses": "https://a/"}}', "notices.addresses must be a list of addresses, or null, but is"),
+        ('{"notices": {"addresses": ["*"]}}', "notices.addresses: '*': it does not begin with http:// or https://"),
+        ('{"notices": {"addresses": ["https://a/?x"]}}', "notices.addresses: 'https://a/?x': it names a query"),
+        ('{"notices": {"networks": ["10.0.0.1/8"]}}', "notices.networks: 10.0.0.1/8 has host bits set; write 10.20"),
         ('{"keep_s": 0}', "keep_s must be a number of seconds, or null for ever, but is 0"),
         ('{"gpus": "4"}', "gpus must be a whole number from 0 to"),
     ],

@@ -21,7 +21,7 @@ def test_without_a_word_it_listens_on_loopback_only():
             "10.1.2.3:8080",
             None,
             (),
-            Listening("10.1.2.3", 8080, "http://10.1.2.3:8080", frozenset(LOCAL | {"10.1.2.3:8080"})),
+            Listening("10.1.2.3", 8080, "https://10.1.2.3:8080", frozenset(LOCAL | {"10.1.2.3:8080"}), is_secure=True),
         ),
         (
             "0.0.0.0:8080",
@@ -52,8 +52,9 @@ def test_without_a_word_it_listens_on_loopback_only():
             Listening(
                 "fd00::1",
                 8080,
-                "http://[fd00::1]:8080",
+                "https://[fd00::1]:8080",
                 frozenset(LOCAL | {"[fd00::1]:8080", "[fd00::2]", "[fd00::2]:8080"}),
+                is_secure=True,
             ),
         ),
     ],
@@ -77,7 +78,7 @@ def test_every_address_is_none_that_a_job_could_call(listen):
         read_listening(listen, None)
     assert str(refused.value) == (
         f"--listen {listen} is every address of this machine, and none that a job elsewhere could call; "
-        "say which name or address they use: --advertise http://NAME:PORT"
+        "say which name or address they use: --advertise https://NAME:PORT"
     )
 
 
@@ -112,3 +113,37 @@ def test_a_name_that_is_no_hosts_is_refused(name):
 def test_names_without_anything_to_call_are_refused(advertise, allowed):
     with pytest.raises(Rejected, match="nothing is opened; add --listen ADDRESS:PORT"):
         read_listening(None, advertise, allowed)
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise", "how", "url", "is_secure"),
+    [
+        ("10.1.2.3:8443", None, {}, "https://10.1.2.3:8443", True),
+        ("10.1.2.3:8443", None, {"plain_http": True}, "http://10.1.2.3:8443", False),
+        ("127.0.0.2:8080", None, {}, "http://127.0.0.2:8080", False),
+        ("[::1]:8080", None, {}, "http://[::1]:8080", False),
+        ("127.0.0.2:8080", None, {"has_certificate": True}, "https://127.0.0.2:8080", True),
+        ("0.0.0.0:8443", "https://box.lab:8443", {}, "https://box.lab:8443", True),
+        ("0.0.0.0:443", "https://box.lab", {}, "https://box.lab", True),
+        ("0.0.0.0:8080", "https://box.lab", {}, "https://box.lab", False),  # a proxy in front of us
+        ("0.0.0.0:8080", "https://box.lab", {"has_certificate": True}, "https://box.lab", True),
+        ("0.0.0.0:8443", "https://box.lab:8443", {"plain_http": True}, "https://box.lab:8443", False),
+        ("0.0.0.0:8080", "http://swell.ml.svc:8080", {}, "http://swell.ml.svc:8080", False),
+    ],
+)
+def test_beyond_loopback_it_speaks_tls_unless_something_before_it_does_or_plain_http_is_said(
+    listen, advertise, how, url, is_secure
+):
+    found = read_listening(listen, advertise, **how)
+    assert found is not None
+    assert (found.url, found.is_secure) == (url, is_secure)
+
+
+@pytest.mark.parametrize(
+    ("advertise", "plain_http", "said"),
+    [(None, True, "--plain-http"), ("http://box.lab:8080", False, "--advertise http://box.lab:8080")],
+)
+def test_a_certificate_and_no_tls_is_refused(advertise, plain_http, said):
+    with pytest.raises(Rejected) as refused:
+        read_listening("10.1.2.3:8080", advertise, has_certificate=True, plain_http=plain_http)
+    assert str(refused.value) == f"--tls-cert means TLS and {said} means none; leave one of them out"

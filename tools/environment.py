@@ -6,18 +6,22 @@ System packages are installed when running as root on Debian; otherwise the one 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".made-from"
 MADE_FROM = ("requirements.lock", "pyproject.toml", "sdk/pyproject.toml", "tools/environment.py")
+
+SERVICE_POLICY = Path("/usr/sbin/policy-rc.d")  # asked by Debian before a package's service is started
 
 #: program or file that shows a package is there → the Debian package, and which tests need it
 SYSTEM_PACKAGES = {
@@ -31,6 +35,7 @@ SYSTEM_PACKAGES = {
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
     "podman": ("podman", "the container tests"),
+    "dockerd": ("docker.io", "the container tests, which start an engine of their own"),
     "runc": ("runc", "the container tests"),
     "newuidmap": ("uidmap", "the tests of users' containers"),
     "/usr/share/doc/busybox-static": ("busybox-static", "the container tests"),
@@ -100,12 +105,27 @@ def install(packages: list[str], why: str) -> bool:
     print(f"installing {names} ({why}) ...", flush=True)
     quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
     subprocess.run(["apt-get", "update", "-qq"], check=False, **quiet)  # type: ignore[call-overload]
-    done = subprocess.run(  # type: ignore[call-overload]
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], check=False, **quiet
-    )
+    with no_service_starts():
+        done = subprocess.run(  # type: ignore[call-overload]
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], check=False, **quiet
+        )
     if done.returncode != 0:
         print(f"apt-get install -y {names} failed; run it by hand to see why", file=sys.stderr)
     return bool(done.returncode == 0)
+
+
+@contextlib.contextmanager
+def no_service_starts(policy: Path = SERVICE_POLICY) -> Iterator[None]:
+    """Debian starts the services that a package brings; a docker engine would change the machine's firewall."""
+    if policy.exists():  # somebody has decided already
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")  # "action forbidden by policy"
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import argparse
 import multiprocessing
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import time
@@ -20,8 +19,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "docs/soak.md"
-TENSORFLOW = ROOT / ".venv/tensorflow"  # goes and comes with the rest of the environment
 sys.path.insert(0, str(ROOT))
+
+from tools.environments import LIGHTNING_15, PYTORCH, TENSORFLOW, make_environment  # noqa: E402
+
+WITH_FRAMEWORKS = {
+    LIGHTNING_15: ("kubeprofiler with Lightning",),
+    PYTORCH: ("lightning", "kubeprofiler with Lightning", "torchrun", "Trainer", "Trainer by accelerate"),
+    TENSORFLOW: ("Keras",),
+}
 
 
 def crash(first: int, seeds: int) -> tuple[str, list[str]]:
@@ -65,30 +71,30 @@ def _rounds(
 
 def keras(_: int, __: int) -> tuple[str, list[str]]:
     """A Keras script for KubeProfiler, with TensorFlow, resized while it runs."""
-    problem = _make_tensorflow()
+    problem = make_environment(TENSORFLOW)
     if problem:
         return "not run", [problem]
     sys.path.insert(0, str(ROOT / "tests"))
     from e2e.kubeprofiler import play_keras
 
-    return "1 script, 120 epochs", play_keras(str(TENSORFLOW / "bin/python"))
+    return "1 script, 120 epochs", play_keras(str(TENSORFLOW.python))
 
 
-def _make_tensorflow() -> str:
-    """An environment of its own, made once: it is half a gigabyte. What is missing, or nothing."""
-    mark = TENSORFLOW / ".made"
-    if mark.exists():
-        return ""
-    print("making an environment with tensorflow-cpu (first time: some minutes) ...", flush=True)
-    shutil.rmtree(TENSORFLOW, ignore_errors=True)
-    # Not from where we are: a tier before this one may have left us in a folder that is gone.
-    subprocess.run([sys.executable, "-m", "venv", str(TENSORFLOW)], cwd=ROOT, check=True)
-    pip = [str(TENSORFLOW / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    done = subprocess.run([*pip, "tensorflow-cpu"], cwd=ROOT, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        return f"the tier keras needs tensorflow-cpu, which pip could not install: {done.stderr.strip()[-300:]}"
-    mark.touch()
-    return ""
+def frameworks(_: int, __: int) -> tuple[str, list[str]]:
+    """Real Lightning (1.5 and current), Trainer, Accelerate, torchrun, Keras: two ranks, then one; as without Swell."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from e2e.frameworks import CASES, play
+
+    problems = []
+    for environment, names in WITH_FRAMEWORKS.items():
+        problem = make_environment(environment)
+        problems += [problem] if problem else []
+        for name in () if problem else names:
+            print(f"frameworks: {name}, in {environment.name} ...", flush=True)
+            problems += play(name, str(environment.python))
+    assert {name for names in WITH_FRAMEWORKS.values() for name in names} == CASES.keys()
+    played = sum(len(names) for names in WITH_FRAMEWORKS.values())
+    return f"{played} jobs of 40 epochs", problems
 
 
 def properties(first: int, _: int) -> tuple[str, list[str]]:
@@ -106,6 +112,12 @@ def description(first: int, _: int) -> tuple[str, list[str]]:
     return _properties("tests/api/test_description.py", first)
 
 
+def hostile(_: int, __: int) -> tuple[str, list[str]]:
+    """One user attacks every endpoint; what another asks for is answered within a second of what it takes otherwise."""
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "soak", "tests/box"], cwd=ROOT, check=False)
+    return "every attack once", ["an attack was felt for longer; pytest printed which"] if done.returncode else []
+
+
 def _properties(path: str, first: int) -> tuple[str, list[str]]:
     env = {**os.environ, "HYPOTHESIS_PROFILE": "soak"}
     command = [sys.executable, "-m", "pytest", "-q", path, "--timeout", "3600"]
@@ -121,9 +133,11 @@ TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "properties": properties,
     "sharing": sharing,
     "description": description,
+    "hostile": hostile,
     "crash": crash,
     "training": training,
     "keras": keras,
+    "frameworks": frameworks,
     "kubernetes": kubernetes,
 }
 

@@ -1,6 +1,8 @@
 """The profiler in a callback, as Lightning users have it: `measure` and `end_epoch` only, no `start_epoch`.
 
-Runs with Lightning where it is installed, otherwise with a loop that calls the same hooks.
+Runs with Lightning where it is installed (1.5, for which such scripts were written, or a newer one), otherwise with a
+loop that calls the same hooks. Lightning starts a rank for each GPU by itself; a step takes 64 samples whatever the
+width, so the loss of an epoch is the same on one GPU and on two.
 """
 
 from __future__ import annotations
@@ -8,19 +10,28 @@ from __future__ import annotations
 import json
 import os
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from kubernetesdlprofile.kubeprofiler import KubeProfiler
 
-try:
-    import lightning.pytorch as pl
-except ImportError:
-    pl = None  # type: ignore[assignment,unused-ignore]
-
 STEPS = 50
 RATE = 0.001
+BATCH = 64  # of all ranks together
 STEP_S = float(os.environ.get("STEP_S", "0"))  # how long a step pretends to take, on one GPU
+
+
+def find_lightning() -> Any:
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+pl = find_lightning()
 Base: Any = object if pl is None else pl.Callback
 
 
@@ -52,13 +63,63 @@ def fit_plainly(profiler: KubeProfiler, callback: Profile) -> None:
         print(f"epoch {epoch + 1}: loss {(1.0 - weight) ** 2:.9f}", flush=True)
 
 
-def fit_with_lightning(profiler: KubeProfiler, callback: Profile) -> None:
-    from lightning.pytorch.demos.boring_classes import BoringModel
+def make_model() -> Any:
+    import torch
+    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+    class Model(pl.LightningModule):  # type: ignore[misc,unused-ignore,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+            self.steps = 0
+
+        def on_train_epoch_start(self) -> None:
+            self.steps = 0
+
+        def training_step(self, batch: Any, *_: Any) -> Any:
+            inputs, targets = batch
+            loss = torch.nn.functional.mse_loss(self.net(inputs), targets)
+            self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True)
+            self.steps += 1
+            time.sleep(STEP_S / self.trainer.world_size)
+            return loss
+
+        def on_train_epoch_end(self) -> None:
+            if self.trainer.is_global_zero:
+                loss = float(self.trainer.callback_metrics["loss"])
+                print(f"epoch {self.current_epoch + 1}: loss {loss:.9f} in {self.steps} steps", flush=True)
+
+        def train_dataloader(self) -> Any:
+            """With a sampler of our own: Lightning's, which is for several ranks only, has another order."""
+            inputs = torch.rand(512, 4, generator=torch.Generator().manual_seed(7))
+            data = TensorDataset(inputs, (inputs**2).sum(dim=1, keepdim=True))
+            ranks = self.trainer.world_size
+            sampler = DistributedSampler(data, num_replicas=ranks, rank=self.trainer.global_rank, shuffle=False)
+            return DataLoader(data, batch_size=BATCH // ranks, sampler=sampler)
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    return Model()
+
+
+def fit_with_lightning(profiler: KubeProfiler, callback: Profile) -> None:
+    import torch
+
+    pl.seed_everything(7)
+    gpus = max(1, profiler.NUM_GPUS)
     trainer = pl.Trainer(
-        max_epochs=profiler.EPOCHS, default_root_dir=profiler.root_dir, callbacks=[callback], limit_train_batches=STEPS
+        max_epochs=profiler.EPOCHS,
+        accelerator="gpu" if torch.cuda.is_available() else "cpu",
+        devices=gpus,
+        num_nodes=max(1, profiler.NUM_NODES),
+        default_root_dir=profiler.root_dir,
+        callbacks=[callback],
+        enable_progress_bar=False,
+        log_every_n_steps=1,
+        **({"strategy": "ddp"} if gpus > 1 else {}),
     )
-    trainer.fit(BoringModel(), ckpt_path=profiler.ckpt_path if profiler.RESTARTED else None)
+    trainer.fit(make_model(), ckpt_path=profiler.ckpt_path if profiler.RESTARTED else None)
 
 
 def main() -> None:

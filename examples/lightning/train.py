@@ -1,25 +1,54 @@
-"""Lightning under Swell: one callback reports, saves and stops; `ckpt_path` resumes."""
+"""Lightning under Swell: one callback reports, saves and stops; `ckpt_path` resumes.
+
+Lightning starts a rank for each GPU by itself. A step takes 64 samples whatever the width, so the loss of an epoch is
+the same on one GPU and on two, and learning rates stay right when the job is resized.
+"""
 
 from __future__ import annotations
 
+import os
+import time
+
 import lightning.pytorch as pl
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import swell_sdk
 from swell_sdk.lightning import SwellCallback
+
+BATCH = 64  # of all ranks together
+STEP_S = float(os.environ.get("STEP_S", "0"))  # how long a step pretends to take, on one GPU
 
 
 class Model(pl.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.net = torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+        self.steps = 0
+
+    def on_train_epoch_start(self) -> None:
+        self.steps = 0
 
     def training_step(self, batch, _):  # type: ignore[no-untyped-def]
         inputs, targets = batch
         loss = torch.nn.functional.mse_loss(self.net(inputs), targets)
-        self.log("loss", loss)
+        self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True)
+        self.steps += 1
+        time.sleep(STEP_S / self.trainer.world_size)
         return loss
+
+    def on_train_epoch_end(self) -> None:
+        if self.trainer.is_global_zero:
+            loss = float(self.trainer.callback_metrics["loss"])
+            print(f"epoch {self.current_epoch + 1}: loss {loss:.9f} in {self.steps} steps", flush=True)
+
+    def train_dataloader(self):  # type: ignore[no-untyped-def]
+        """With a sampler of our own: Lightning's, which is for several ranks only, has another order."""
+        inputs = torch.rand(512, 4, generator=torch.Generator().manual_seed(7))
+        data = TensorDataset(inputs, (inputs**2).sum(dim=1, keepdim=True))
+        ranks = self.trainer.world_size
+        sampler = DistributedSampler(data, num_replicas=ranks, rank=self.trainer.global_rank, shuffle=False)
+        return DataLoader(data, batch_size=BATCH // ranks, sampler=sampler)
 
     def configure_optimizers(self):  # type: ignore[no-untyped-def]
         return torch.optim.Adam(self.parameters(), lr=0.01)
@@ -27,8 +56,7 @@ class Model(pl.LightningModule):
 
 def main() -> None:
     run = swell_sdk.attach()
-    inputs = torch.rand(512, 4, generator=torch.Generator().manual_seed(7))
-    loader = DataLoader(TensorDataset(inputs, (inputs**2).sum(dim=1, keepdim=True)), batch_size=32, shuffle=True)
+    pl.seed_everything(7)
     trainer = pl.Trainer(
         max_epochs=run.epochs_total or 5,
         devices=max(1, run.environment.num_gpus),
@@ -36,8 +64,10 @@ def main() -> None:
         callbacks=[SwellCallback()],
         default_root_dir=run.folder,
         enable_checkpointing=False,  # the callback saves
+        enable_progress_bar=False,
+        logger=False,
     )
-    trainer.fit(Model(), loader, ckpt_path=run.checkpoint_path)
+    trainer.fit(Model(), ckpt_path=run.checkpoint_path)
 
 
 if __name__ == "__main__":

@@ -70,13 +70,14 @@ def main() -> None:
     if rank == 0:
         print(f"width {world_size}, {'resumed' if run.restarted else 'new'}, {run.epochs_done} epochs done", flush=True)
     for epoch in run.epochs(options.epochs or run.epochs_total or 5):
-        total = torch.zeros(1, device=device)
+        total, steps = torch.zeros(1, device=device), 0
         for batch in run.steps(indices(epoch, rank, world_size)):
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(model(inputs[batch]), targets[batch])
             loss.backward()
             optimizer.step()
             total += loss.detach() * len(batch) / SAMPLES
+            steps += 1
             time.sleep(options.sample_s * len(batch))
         dist.all_reduce(total)
         state = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
@@ -84,7 +85,7 @@ def main() -> None:
         dist.barrier()  # nobody leaves before rank 0 has saved
         if rank == 0:
             run.metric("loss", total.item())
-            print(f"width {world_size}, epoch {epoch + 1}: loss {total.item():.9f}", flush=True)
+            print(f"width {world_size}, epoch {epoch + 1}: loss {total.item():.9f} in {steps} steps", flush=True)
     dist.destroy_process_group()
 
 

@@ -11,7 +11,7 @@ from swell.engines.kubernetes.objects import without_server_fields
 from swell.engines.kubernetes.picture import PodSeen
 from swell.errors import Rejected
 from swell.manifests import Context, read_document
-from swell.manifests.metadata import SHARE
+from swell.manifests.metadata import PRIORITY, SHARE
 from swell.model.job import Dimension, JobSpec, Role
 from swell.podgroups import Group
 
@@ -43,17 +43,34 @@ def rigid(kind: str, spec: JobSpec, tasks: int | None = None) -> JobSpec:
     return replace(spec, width_min=width, width_max=width, roles=roles, notes=(*spec.notes, note))
 
 
-def read_object(document: Document, priority_classes: Mapping[str, int]) -> tuple[JobSpec, Document]:
+def within_limit(spec: JobSpec, document: Document, highest: int | None) -> JobSpec:
+    """Whoever may create an object may write any priority on it: it counts as far as it may be asked for through the
+    API. `highest` None: there is no limit. What a PriorityClass gives is the cluster's to allow."""
+    metadata = document["metadata"]
+    if highest is None or spec.priority <= highest or PRIORITY not in (metadata.get("annotations") or {}):
+        return spec
+    note = (
+        f"{PRIORITY} asks for {spec.priority}, but the highest that namespace {metadata['namespace']!r} may ask for is "
+        f"{highest}, so it waits with {highest}; to have more, ask an administrator (limits in Swell's config.json)"
+    )
+    return replace(spec, priority=highest, notes=(*spec.notes, note))
+
+
+def read_object(
+    document: Document, priority_classes: Mapping[str, int], priority_max: int | None
+) -> tuple[JobSpec, Document]:
     spec = read_document(document, replace(CONTEXT, priority_classes=priority_classes))
+    spec = within_limit(spec, document, priority_max)
     is_counted = document["kind"] == "Job" and spec.dimension is Dimension.TASKS
     tasks = document["spec"].get("completions") if is_counted else None
     return replace(rigid(document["kind"], spec, tasks), is_held=False, retries=0), _reference(document)
 
 
-def read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:
+def read_pods(group: Group, pods: list[PodSeen], priority_max: int | None) -> tuple[JobSpec, Document]:
     """In the order of their names, numbers by their value; pods that are alike are one role."""
     ordered = sorted(pods, key=lambda pod: [_numbered(part) for part in re.split(r"(\d+)", pod.name)])
-    specs = [read_document(pod.document or {}, CONTEXT) for pod in ordered]
+    documents = [pod.document or {} for pod in ordered]
+    specs = [within_limit(read_document(one, CONTEXT), one, priority_max) for one in documents]
     roles: list[Role] = []
     for spec in specs:
         [role] = spec.roles
@@ -71,6 +88,7 @@ def read_pods(group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document]:
         width_min=first.width_min if is_one else roles[0].count,
         width_max=first.width_min if is_one else roles[0].count,
         priority=max(spec.priority for spec in specs),
+        notes=tuple(dict.fromkeys(note for one in (first, *specs[1:]) for note in one.notes)),
         retries=0,
     )
     return spec, _pods_reference(group, ordered)

@@ -13,10 +13,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from swell.adopted import read_object, read_pods, refuse_shares
 from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.life import uids
 from swell.engines.kubernetes.picture import SERVER, PodSeen
 from swell.engines.kubernetes.port import Port
@@ -36,6 +38,12 @@ LET_GO_SHARE = 0.02  # or longer where there are thousands to look for: so much 
 BY = "kubectl"
 OTHER = "another scheduler"  # by whom a job is cancelled whose pods are not ours to place any more
 DELETED = "its job was deleted with `swell delete` before it had begun; create it again to run it"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    why: str
+    versions: Mapping[str, str] | None  #: uid → version of all that was refused together; None: whatever it becomes
 
 
 class Jobs(Protocol):
@@ -70,6 +78,7 @@ class Adopter(threading.Thread):
         priority_classes: Callable[[], Mapping[str, int]],
         intake: Intake,
         store: str,
+        priority_max: Callable[[str], int | None],
         now: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(name="adopter", daemon=True)
@@ -80,9 +89,11 @@ class Adopter(threading.Thread):
         self._priority_classes = priority_classes
         self._intake = intake
         self._store = store
+        self._priority_max = priority_max  #: the highest that what is in a namespace may ask for; None: any
         self._times: dict[str, int] = {}  #: uid of an object or first pod → how often it was left to another
         self._taken: dict[str, JobId | None] = {}  #: uid of an object or pod → its job; None: refused
-        self._refusals: dict[str, str] = {}  #: uid of an object or pod → why it is not for us
+        self._refusals: dict[str, Refusal] = {}  #: uid of an object or pod → why it is not for us
+        self._said: set[str] = set()  #: why something was refused, and still is: in the log already
         self._incomplete: dict[str, str] = {}  #: uid of a pod → what its group waits for
         self._references: dict[JobId, Document] = {}
         self._begun: set[JobId] = set()  #: of those; as far as it was asked
@@ -105,11 +116,15 @@ class Adopter(threading.Thread):
     def why_not(self, pod: PodSeen) -> str | None:
         """Why it is no job; None: it is, or nobody has looked yet."""
         refusal = self._refusals.get(self._cluster.root(pod)) or self._refusals.get(pod.uid)
-        return refusal or self._incomplete.get(pod.uid)
+        return self._incomplete.get(pod.uid) if refusal is None else refusal.why
 
     def is_refused(self, pod: PodSeen) -> bool:
         """For good, as it is."""
         return self._cluster.root(pod) in self._refusals or pod.uid in self._refusals
+
+    def takes(self, namespace: str) -> bool:
+        """Is what kubectl applies there ours to take in, or to refuse?"""
+        return self._intake.takes(namespace)
 
     def reference(self, job: JobId) -> Document | None:
         """What came by kubectl and is this job; None: it came another way, or is gone."""
@@ -143,7 +158,7 @@ class Adopter(threading.Thread):
         groups: dict[Group, list[PodSeen]] = {}
         waiting = self._cluster.waiting_pods()
         ours = {name for name in {pod.namespace for pod in waiting} if self._intake.takes(name)}
-        self._forget_refused({uid for pod in waiting for uid in (self._cluster.root(pod), pod.uid)})
+        self._forget_refused(waiting)
         for pod in waiting:
             if pod.namespace in ours and not self._is_taken(pod):
                 groups.setdefault(group_of(pod), []).append(pod)
@@ -179,30 +194,68 @@ class Adopter(threading.Thread):
                 incomplete |= dict.fromkeys((pod.uid for pod in pods), str(trouble))
                 continue
             except Rejected as refusal:
-                log.warning("%s %s/%s is not for us: %s", group.kind, group.namespace, group.name, refusal)
-                roots = set(map(self._cluster.root, pods))
-                self._taken |= dict.fromkeys(roots, None)
-                self._refusals |= dict.fromkeys(roots, str(refusal))
+                self._refuse(group, pods, str(refusal))
+                continue
+            except Exception as error:  # one that we did not think of must not keep the others out
+                log.exception("%s %s/%s cannot be read", group.kind, group.namespace, group.name)
+                self._refuse(group, pods, f"it cannot be read: {type(error).__name__}: {error}")
                 continue
             if one is not None and not any(uid in self._taken for uid in uids(one[1])):
                 found.append(one)
         self._incomplete = incomplete
         return found
 
-    def _forget_refused(self, waiting: set[str]) -> None:
-        """Those that are gone: another of that uid will not come."""
-        for uid in self._refusals.keys() - waiting:
-            del self._refusals[uid]
-            self._taken.pop(uid, None)
+    def _refuse(self, group: Group, pods: list[PodSeen], why: str) -> None:
+        """As it is: when something of it changes, it is read again."""
+        versions = {self._cluster.root(pod): self._version(pod) for pod in pods}
+        if why not in self._said:
+            log.warning("%s %s/%s is not for us: %s", group.kind, group.namespace, group.name, why)
+        self._taken |= dict.fromkeys(versions, None)
+        self._refusals |= dict.fromkeys(versions, Refusal(why, versions))
+
+    def _forget_refused(self, waiting: Sequence[PodSeen]) -> None:
+        """Those that are gone, for another of that uid will not come, and those of which anything has changed."""
+        self._said = {refusal.why for refusal in self._refusals.values()}
+        there = {uid: pod for pod in waiting for uid in (self._cluster.root(pod), pod.uid) if uid in self._refusals}
+        for uid, refusal in list(self._refusals.items()):
+            versions = refusal.versions or {}
+            if uid not in there or any(self._version(there[one]) != versions[one] for one in versions if one in there):
+                del self._refusals[uid]
+                self._taken.pop(uid, None)
+
+    def _version(self, pod: PodSeen) -> str:
+        """Of what we take for a job: the object that makes the pod, or the pod itself."""
+        group = group_of(pod)
+        found = self._cluster.object(group.kind, group.namespace, group.name) if group.kind in KINDS else None
+        return (
+            ((pod.document or {}).get("metadata") or {}).get("resourceVersion", "") if found is None else found.version
+        )
 
     def _submit(self, arrivals: Sequence[tuple[JobSpec, Document]]) -> None:
+        """All of them at once; should one be of a kind that cannot be stored, each by itself."""
+        if not arrivals:
+            return
+        try:
+            self._take_in(arrivals)
+        except SwellError:
+            raise
+        except Exception as error:
+            if len(arrivals) > 1:
+                for one in arrivals:
+                    self._submit([one])
+                return
+            log.exception("%s cannot be stored", arrivals[0][1]["metadata"])
+            why = Refusal(f"it cannot be stored: {type(error).__name__}: {error}", None)
+            self._taken |= dict.fromkeys(uids(arrivals[0][1]))
+            self._refusals |= dict.fromkeys(uids(arrivals[0][1]), why)
+
+    def _take_in(self, arrivals: Sequence[tuple[JobSpec, Document]]) -> None:
         jobs = {
             self._key(reference): NewJob(spec, reference["metadata"]["namespace"], {}, None, reference)
             for spec, reference in arrivals
         }
-        if jobs:
-            references = [reference for _, reference in arrivals]
-            self._jobs.take_in(jobs, lambda records: self._became(references, records), origin=BY).result()
+        references = [reference for _, reference in arrivals]
+        self._jobs.take_in(jobs, lambda records: self._became(references, records), origin=BY).result()
 
     def _key(self, reference: Document) -> str:
         uid = reference["metadata"]["uid"]
@@ -219,21 +272,21 @@ class Adopter(threading.Thread):
                 self.know(record.id, reference)
             else:
                 self._taken |= dict.fromkeys(uids(reference))
-                self._refusals |= dict.fromkeys(uids(reference), DELETED)
+                self._refusals |= dict.fromkeys(uids(reference), Refusal(DELETED, None))
 
     # -- what they ask for -----------------------------------------------------------------------------------------
 
     def _read(self, group: Group, pods: list[PodSeen]) -> tuple[JobSpec, Document] | None:
         """None: the engine has not seen it yet, or it is a job of another server."""
         if group.kind in ("Pod", "PodGroup"):
-            return read_pods(group, pods)
+            return read_pods(group, pods, self._priority_max(group.namespace))
         resource = self._cluster.resources.get(group.kind)
         if resource is None or self._cluster.object(group.kind, group.namespace, group.name) is None:
             return None
         document = self._port.get(resource, group.name, group.namespace)
         if (document["metadata"].get("annotations") or {}).get(SERVER, self._store) != self._store:
             return None
-        return read_object(document, self._priority_classes())
+        return read_object(document, self._priority_classes(), self._priority_max(group.namespace))
 
     # -- what is gone ----------------------------------------------------------------------------------------------
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from swell.errors import Conflict
-from swell.listening import Listening, listen
+from swell.errors import Conflict, Denied
+from swell.listening import PORTS_OF_USERS, Listening, first_port_of_users, listen
 from swell.model.container import SOCKET_NAME
 from swell.sockets import listen_on
 from swell.state import StateFolder
@@ -27,8 +30,13 @@ class Address:
 
     @property
     def url(self) -> str:
-        """What jobs are told."""
+        """What others are told."""
         return f"http://{self.local}" if self.beyond is None else self.beyond.url
+
+    def url_for_jobs(self, *, are_here: bool) -> str:
+        """Jobs on this machine need no TLS, and nobody who vouches for ours."""
+        is_secure = self.beyond is not None and self.beyond.is_secure
+        return f"http://{self.local}" if are_here and is_secure else self.url
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -41,29 +49,87 @@ def address_of(loopback: socket.socket, beyond: Listening | None) -> Address:
     return Address(f"{LOOPBACK}:{loopback.getsockname()[1]}", beyond)
 
 
-def open_listeners(state: StateFolder, port: int, beyond: Listening | None) -> list[socket.socket]:
-    """Loopback first; then the sockets for containers and, on a box, for everybody; then whatever was asked for."""
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """All sockets of a server."""
+
+    plain: list[socket.socket]  #: loopback first; then those for containers and, on a box, for everybody
+    secure: list[socket.socket]  #: where we speak TLS
+
+    @property
+    def loopback(self) -> socket.socket:
+        return self.plain[0]
+
+
+def open_listeners(state: StateFolder, port: int, beyond: Listening | None) -> Listeners:
     for_everybody = [] if state.socket is None else [listen_on(state.socket)]
     for_others = [] if beyond is None else [beyond.open()]
-    return [_listen(state, port), _listen_for_containers(state), *for_everybody, *for_others]
+    plain = [_listen(state, port), _listen_for_containers(state), *for_everybody]
+    if beyond is not None and beyond.is_secure:
+        return Listeners(plain, for_others)
+    return Listeners(plain + for_others, [])
 
 
 def _listen(state: StateFolder, port: int) -> socket.socket:
     """On loopback; the same port as last time when it is free, because running jobs know it."""
     path = state.root / "port"
+    last = _last_port(path)
+    if port:
+        _refuse_for_a_box(state, port)
+        listener = listen(LOOPBACK, port, todo="choose another with --port")
+    elif state.socket is None:
+        listener = _first_free([last, 0], "no port is free on loopback")
+    else:
+        listener = _listen_on_box(path, last)
+    path.write_text(str(listener.getsockname()[1]))
+    return listener
+
+
+def _last_port(path: Path) -> int:
     text = path.read_text() if path.exists() else ""
-    last = int(text) if text.isdigit() else 0  # a power cut may leave it empty
-    safe = () if state.socket is None else BOX_PORTS
-    for candidate in [port] if port else [last, *safe, 0]:
+    return int(text) if text.isdigit() else 0  # a power cut may leave it empty
+
+
+def _first_free(candidates: Iterable[int], otherwise: str) -> socket.socket:
+    why = ""
+    for candidate in candidates:
         try:
-            listener = listen(LOOPBACK, candidate, todo="choose another with --port")
-        except Conflict:
-            if candidate == port and port:
-                raise
-            continue
-        path.write_text(str(listener.getsockname()[1]))
-        return listener
-    raise Conflict("no port is free on loopback; end something that listens there")
+            return listen(LOOPBACK, candidate, todo="end what listens there, or give the server the right to")
+        except Conflict as problem:
+            why = str(problem)
+    raise Conflict(f"{otherwise}: {why}")
+
+
+def _listen_on_box(path: Path, last: int) -> socket.socket:
+    """Never where a user could listen while we are away; and where running jobs look for us, or not at all."""
+    first = first_port_of_users()
+    safe = [port for port in BOX_PORTS if port < first]
+    if not safe:
+        raise Denied(
+            f"{PORTS_OF_USERS} is {first}, so every user of this machine could take the port that jobs report to "
+            "while the server is away; make it root's again: sysctl -w net.ipv4.ip_unprivileged_port_start=1024"
+        )
+    if last in safe and _is_since_boot(path):
+        todo = f"running jobs report there: end what listens there now, or, if no job runs, remove {path}"
+        return listen(LOOPBACK, last, todo=todo)
+    return _first_free(
+        sorted(safe, key=lambda port: port != last),
+        f"a box server listens where only root can, and none of the ports {safe[0]} to {safe[-1]} can be used",
+    )
+
+
+def _refuse_for_a_box(state: StateFolder, port: int) -> None:
+    first = first_port_of_users()
+    if state.socket is not None and port >= first:
+        raise Denied(
+            f"--port {port} could be taken by any user of this machine while the box server is away, and jobs send "
+            f"their tokens there; choose one below {first}, which only root can use"
+        )
+
+
+def _is_since_boot(path: Path) -> bool:
+    """Jobs that were told what is in this file do not outlive a restart of the machine."""
+    return path.stat().st_mtime > time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _listen_for_containers(state: StateFolder) -> socket.socket:

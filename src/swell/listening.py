@@ -11,13 +11,17 @@ import re
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from swell.config import Config
 from swell.errors import Conflict, Rejected
 
 DEFAULT_PORTS = {"http": 80, "https": 443}  # what a Host header leaves out
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")  # how a forwarded port is called at its other end
 NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+#: The first port that users may listen on. An administrator can lower it, and the network of a container has 0.
+PORTS_OF_USERS = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 WAITING_MAX = 1024  # connections that the kernel keeps for us until they are accepted
 
 
@@ -29,6 +33,7 @@ class Listening:
     port: int
     url: str  #: what jobs are told
     hosts: frozenset[str]  #: what a Host header may say
+    is_secure: bool = False  #: we speak TLS there ourselves
 
     def open(self) -> socket.socket:
         return listen(self.address, self.port, todo="choose another with --listen")
@@ -49,12 +54,27 @@ def listen(address: str, port: int, *, todo: str) -> socket.socket:
     return listener
 
 
-def read_listening(listen: str | None, advertise: str | None, allowed: Iterable[str] = ()) -> Listening | None:
+def first_port_of_users() -> int:
+    """Ports below are root's alone."""
+    try:
+        return min(1024, int(PORTS_OF_USERS.read_text()))
+    except (OSError, ValueError):
+        return 1024  # a kernel from before 4.11 has no other
+
+
+def read_listening(
+    listen: str | None,
+    advertise: str | None,
+    allowed: Iterable[str] = (),
+    *,
+    has_certificate: bool = False,
+    plain_http: bool = False,
+) -> Listening | None:
     """None: on loopback only."""
     if listen is None:
-        if advertise is not None or tuple(allowed):
+        if advertise is not None or tuple(allowed) or has_certificate or plain_http:
             raise Rejected(
-                "--advertise and --allowed-host say by which names others call what --listen opens, "
+                "--advertise, --allowed-host, --tls-cert and --plain-http say how others call what --listen opens, "
                 "and nothing is opened; add --listen ADDRESS:PORT"
             )
         return None
@@ -64,12 +84,38 @@ def read_listening(listen: str | None, advertise: str | None, allowed: Iterable[
     if advertise is None and is_any:
         raise Rejected(
             f"--listen {listen} is every address of this machine, and none that a job elsewhere could call; "
-            "say which name or address they use: --advertise http://NAME:PORT"
+            "say which name or address they use: --advertise https://NAME:PORT"
         )
-    url = f"http://{named}:{port}" if advertise is None else _read_url(advertise)
+    said = None if advertise is None else _read_url(advertise)
+    is_secure = _is_secure(address, port, said, has_certificate=has_certificate, plain_http=plain_http)
+    url = f"{'https' if is_secure else 'http'}://{named}:{port}" if said is None else said
     own = LOOPBACK_NAMES if is_any else (*LOOPBACK_NAMES, named)
     hosts = {f"{name}:{port}" for name in own} | _hosts_of(url) | _allowed(allowed, port)
-    return Listening(address, port, url, frozenset(hosts))
+    return Listening(address, port, url, frozenset(hosts), is_secure)
+
+
+def listening_of(config: Config) -> Listening | None:
+    return read_listening(
+        config.listen,
+        config.advertise,
+        config.allowed_hosts,
+        has_certificate=config.tls_cert is not None,
+        plain_http=config.plain_http,
+    )
+
+
+def _is_secure(address: str, port: int, advertised: str | None, *, has_certificate: bool, plain_http: bool) -> bool:
+    """Beyond loopback we speak TLS, unless the operator says that nobody does, or that something before us does."""
+    scheme = None if advertised is None else urlsplit(advertised).scheme
+    if has_certificate and (plain_http or scheme == "http"):
+        said = "--plain-http" if plain_http else f"--advertise {advertised}"
+        raise Rejected(f"--tls-cert means TLS and {said} means none; leave one of them out")
+    if has_certificate or plain_http:
+        return has_certificate
+    if advertised is None:
+        return not ipaddress.ip_address(address).is_loopback
+    # At another port than ours it is somebody else's TLS that is advertised: a proxy, which reaches us without.
+    return scheme == "https" and (urlsplit(advertised).port or DEFAULT_PORTS["https"]) == port
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -14,14 +14,17 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.picture import JOBSET_NAME, POD_GROUP, PodSeen
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.resources import NotServed
+from swell.engines.kubernetes.unreadable import readable
 from swell.errors import NotFound
 
+Document = dict[str, Any]
 GROUP_SIZE = "fluence.group-size"
 GROUP_API = "scheduling.x-k8s.io/v1alpha1"
 SETTLED_S = 2.0  # a group of which nobody says how many it has is whole when for so long none has come
@@ -110,4 +113,8 @@ class PodGroups:
             found = self._port.list(Selection(resource, namespace)).items
         except (NotServed, NotFound):
             return {}
-        return {one["metadata"]["name"]: int((one.get("spec") or {}).get("minMember") or 0) for one in found}
+        return dict(readable(found, _named_size))
+
+
+def _named_size(group: Document) -> tuple[str, int]:
+    return group["metadata"]["name"], int((group.get("spec") or {}).get("minMember") or 0)

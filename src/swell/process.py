@@ -39,6 +39,17 @@ def wait_for_end(pid: int, timeout_s: float | None = None) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([descriptor], [], [], timeout_s)[0])
+        return bool(ready(timeout_s, descriptor))
     finally:
         os.close(descriptor)
+
+
+def ready(timeout_s: float | None, *descriptors: int) -> set[int]:
+    """Which of them can be read, or are closed at their other end; None: however long that takes.
+
+    Not `select`: it knows 1024 descriptors, and a server has more when many are connected.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(None if timeout_s is None else max(0.0, 1000 * timeout_s))}

@@ -71,6 +71,8 @@ class StateFolder:
         self.token = root / "token"
         self.worker_token = root / "worker-token"
         self.job_secret = root / "job-secret"  # what the tokens of jobs are made with
+        self.retired_job_secrets = root / "job-secrets-retired.json"  # those that running jobs were told
+        self.audit_cursor = root / "audit-told.json"  # which event the audit's file or syslog has heard of last
         self.server_file = root / "server.json"
         self.config = root / "config.json"
         self.server_log = root / "server.log"
@@ -204,7 +206,7 @@ class StateFolder:
     def read_json(self, path: Path) -> dict[str, Any]:
         try:
             found = json.loads(path.read_text())
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
             return {}
         except PermissionError as error:
             raise Denied(self._foreign()) from error

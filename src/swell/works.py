@@ -19,6 +19,7 @@ from swell.clusterobjects import ClusterObjects
 from swell.config import Cluster, Config
 from swell.engines.kubernetes import KubernetesEngine, Port, find_access
 from swell.engines.kubernetes.intake import Intake
+from swell.engines.kubernetes.jobplaces import JobPlaces
 from swell.engines.kubernetes.lease import DURATION_S, OWN_ONLY, Lease
 from swell.engines.kubernetes.logs import LogKeeper
 from swell.engines.kubernetes.priorities import PriorityClasses
@@ -62,8 +63,9 @@ class Works(Protocol):
     def checkpoints(self) -> str:
         """Where jobs that name no folder for them find one for each job."""
 
-    def adopt(self, manager: Manager) -> None:
-        """Who is told of jobs that came another way, and says why one waits."""
+    def adopt(self, manager: Manager, priority_max: Callable[[str], int | None]) -> None:
+        """Who is told of jobs that came another way, and says why one waits; and the highest priority that such a job
+        may ask for, by its owner."""
 
     def open(self, load: Callable[[], int]) -> None:
         """`load` reads the world and tells the engine; its result is the generation to begin with."""
@@ -75,6 +77,9 @@ class Works(Protocol):
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """Raises what whoever runs them would refuse."""
+
+    def delete_object(self, reference: Mapping[str, Any]) -> None:
+        """What came another way, and is a job that is deleted."""
 
     def priority_classes(self) -> Mapping[str, int]:
         """What priorities are called where tasks run."""
@@ -97,7 +102,7 @@ class LocalWorks:
         self._supervisor = WorkerSupervisor(state)
         self.checkpoints = str(state.checkpoints)
 
-    def adopt(self, manager: Manager) -> None:
+    def adopt(self, manager: Manager, priority_max: Callable[[str], int | None]) -> None:
         """On a machine of ours nobody leaves jobs lying about."""
 
     def open(self, load: Callable[[], int]) -> None:
@@ -112,6 +117,9 @@ class LocalWorks:
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         """A machine takes whatever was read."""
+
+    def delete_object(self, reference: Mapping[str, Any]) -> None:
+        """A machine has none."""
 
     def priority_classes(self) -> Mapping[str, int]:
         """A machine has numbers only."""
@@ -139,6 +147,7 @@ class ClusterWorks:
         self._port = Port(access, guard=lambda: self._lease.guard())
         self._logs = LogKeeper(self._port, state.tasks)
         namespace = cluster.namespace or access.namespace
+        places = JobPlaces.of(cluster.jobs_namespace, access.home, namespace)
         self.engine = KubernetesEngine(
             self._port,
             self._manifest,
@@ -146,9 +155,11 @@ class ClusterWorks:
             LogFolder(state.tasks),
             store=store.id,
             namespace=namespace,
+            places=places,
             wake=wake,
             reservation_image=cluster.reservation_image or IMAGE,
             is_over=self._is_over,
+            has_ended=self._has_ended,
         )
         self._lease_port = Port(access, answer_s=DURATION_S / 3)
         identity = f"{socket.gethostname()}-{store.id[:8]}"
@@ -156,19 +167,28 @@ class ClusterWorks:
         self._intake = Intake(self._lease_port, self._lease)
         # Calls of their own ports never take a connection from those that matter.
         self._teller_port = Port(access, guard=self._lease.guard)
-        self.objects = ClusterObjects(store, self._port, self.engine.cluster, namespace)
-        self._namespace = namespace
+        self.objects = ClusterObjects(store, self._port, self.engine.cluster, places)
+        self._namespace, self._jobs_namespace = namespace, places.default
         self._calls_for_nodes = cluster.stand_ins
         self._stand_ins_port = Port(access, guard=self._lease.guard)
         self._priorities = PriorityClasses(self._port)
 
-    def adopt(self, manager: Manager) -> None:
+    def adopt(self, manager: Manager, priority_max: Callable[[str], int | None]) -> None:
         cluster = self.engine.cluster
         self._adopter = Adopter(
-            self._port, cluster, manager, self._has_begun, self._priorities.table, self._intake, self._store.id
+            self._port,
+            cluster,
+            manager,
+            self._has_begun,
+            self._priorities.table,
+            self._intake,
+            self._store.id,
+            priority_max,
         )
         self.engine.on_change = self._adopter.ring
-        scene = Scene(self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._namespace)
+        scene = Scene(
+            self._teller_port, cluster, self._store, self._adopter, manager.reason, namespace=self._jobs_namespace
+        )
         self._teller = Teller(scene, lambda: self._lease.is_held, lambda: self.engine.is_busy)
         self._stand_ins = StandIns(
             self._stand_ins_port,
@@ -188,6 +208,13 @@ class ClusterWorks:
         """Nobody looks at its object any more."""
         try:
             return self._store.job(job).state is JobState.CANCELLED
+        except NotFound:
+            return True
+
+    def _has_ended(self, job: JobId) -> bool:
+        """One that only waits may find its object again when its turn comes."""
+        try:
+            return self._store.job(job).state.has_ended
         except NotFound:
             return True
 
@@ -257,6 +284,9 @@ class ClusterWorks:
 
     def try_out(self, manifests: Sequence[Manifest]) -> None:
         self.objects.try_out(manifests)
+
+    def delete_object(self, reference: Mapping[str, Any]) -> None:
+        self.objects.delete(dict(reference))
 
     def priority_classes(self) -> Mapping[str, int]:
         return self._priorities.table()

@@ -20,9 +20,12 @@ from swell.api import Measured, Services, create_app
 from swell.api.box import Box
 from swell.api.connections import Connection
 from swell.api.members import Members
+from swell.audit import Audit
 from swell.config import Config
 from swell.controller import Controller
 from swell.controller.clock import Clock, SystemClock
+from swell.controller.diskmeter import DiskMeter
+from swell.controller.jobsecrets import JobSecrets
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
 from swell.metrics import Metrics
@@ -66,24 +69,37 @@ class Service:
         sees_checkpoints: bool = True,
         gpu_quota: Callable[[str], tuple[str, str] | None] = lambda _: None,
         clock: Clock | None = None,
+        delete_object: Callable[[Any], None] = lambda _: None,
+        audit: Audit | None = None,
     ) -> None:
         clock = clock or SystemClock()
         self.state = StateFolder(folder)
         self.state.prepare()
         self.store = open_store(self.state.database, clock.now)
+        self.job_secrets = JobSecrets(JOB_SECRET, began=self.store.attempt_made_at)
         engine = WorkersEngine(self.state.tasks, wake=lambda: self.controller.look())
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.host = f"127.0.0.1:{self.port}"
-        reporting = Reporting(f"http://{self.host}", JOB_SECRET, str(self.state.checkpoints))
+        reporting = Reporting(f"http://{self.host}", self.job_secrets.of, str(self.state.checkpoints))
         metrics = Metrics()
         self.store.on_commit = metrics.committed
+        limits_of = (config or Config()).limits_of
+        self.disk = DiskMeter(
+            self.state.checkpoints,
+            self.state.tasks,
+            self.store.owners,
+            lambda user: limits_of(user).disk_bytes,
+            lambda: self.controller.look(),
+        )
         self.controller = Controller(
             self.store,
             engine,
             clock,
             keep_s=None,
-            limits=(config or Config()).limits_of,
+            limits=limits_of,
+            disk_use=self.disk.use,
+            forgotten=self.disk.forget,
             reporting=reporting,
             watch=metrics.cycled,
         )
@@ -96,20 +112,23 @@ class Service:
             owner="ann",
             token=USER,
             worker_token=WORKER,
-            job_secret=JOB_SECRET,
+            job_secrets=self.job_secrets,
             checkpoints=self.controller.checkpoint_folder,
             sees_checkpoints=sees_checkpoints,
             gpu_quota=gpu_quota,
+            delete_object=delete_object,
             url=f"http://{self.host}",
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",
             stop=self.stopped.set,
             metrics=metrics,
             config=config or Config(),
+            disk=self.disk,
             box=box,
             members=members,
             is_ready=lambda: self.is_ready,
             now=clock.now,
+            audit=audit or Audit(),
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring
@@ -199,9 +218,10 @@ def _http_server(app: Any) -> uvicorn.Server:
 
 
 def submission(name: str = "job", *, env: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """Also of a job that waits for ever."""
     document = {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": name}}
     manifest = {**document, "spec": {"command": ["true"], **spec}}
-    return {"manifest": manifest, "workdir": "/work", "env": env or {}}
+    return {"manifest": manifest, "workdir": "/work", "env": env or {}, "wait_for_nodes": True}
 
 
 class FakeWorker:

@@ -48,6 +48,14 @@ ENDPOINTS: dict[tuple[str, str], tuple[Any, tuple[int, int, int, int]]] = {
     ("POST", "/doors"): ({"name": "nowhere", "port": 0}, (403, 403, 422, 403)),
     ("DELETE", "/doors/{port}"): (None, (403, 403, 404, 403)),
     ("POST", "/doors/address"): ({"name": "genai"}, (201, 201, 201, 403)),
+    ("GET", "/doors/addresses"): (None, (200, 200, 200, 403)),
+    ("GET", "/doors/addresses?all_users=true"): (None, (403, 403, 200, 403)),
+    ("DELETE", "/doors/addresses/{token}"): (None, (404, 404, 404, 403)),
+    ("POST", "/job-secret/rotate"): (None, (403, 403, 200, 403)),
+    ("GET", "/tokens"): (None, (200, 200, 200, 403)),
+    ("GET", "/tokens?all_users=true"): (None, (403, 403, 200, 403)),
+    ("POST", "/tokens"): ({"name": "{unique}"}, (201, 201, 201, 403)),
+    ("DELETE", "/tokens/{token}"): (None, (404, 404, 404, 403)),
     # These want a token of their own, whoever asks.
     ("POST", "/workers/sync"): ({}, (401, 401, 401, 401)),
     ("GET", "/workers/environments/{digest}"): (None, (401, 401, 401, 401)),
@@ -74,7 +82,8 @@ def box(tmp_path_factory) -> Iterator[Service]:
 
 def filled(value: Any, ref: int) -> Any:
     if isinstance(value, str):
-        known = {"{ref}": str(ref), "{attempt}": f"{ref}.1", "{digest}": "0" * 64, "{port}": "1"}
+        known = {"{ref}": str(ref), "{attempt}": f"{ref}.1", "{digest}": "0" * 64, "{port}": "1", "{token}": "0" * 10}
+        known["{unique}"] = f"made-{ref}"
         for name, text in known.items():
             value = value.replace(name, text)
         return value

@@ -72,7 +72,7 @@ def test_without_a_key_the_same_body_is_another_job(service):
     ("path", "body", "said"),
     [
         ("/jobs", {"manifets": "x"}, "the request has no field 'manifets'; did you mean 'manifest'? (known: dry_run, "),
-        ("/jobs", {"colour": "x"}, "the request has no field 'colour'; known: dry_run, env, manifest, umask, workdir"),
+        ("/jobs", {"colour": "x"}, "the request has no field 'colour'; known: dry_run, env, manifest, resize, uma"),
         ("/jobs/1/cancel", {"grace": 1}, "the request has no field 'grace'; did you mean 'grace_s'? (known: grace_s)"),
         ("/jobs/1/cancel", {"grace_s": -1}, "grace_s: Input should be greater than or equal to 0, but is a number: -1"),
         (
@@ -349,3 +349,37 @@ def test_a_long_poll_misses_no_change_while_others_are_committed(service):
         waiter.join(10)
         assert answers[0].json["width"] == width
         assert time.monotonic() - began < 4
+
+
+def test_a_job_that_is_named_many_times_is_cancelled_once(service):
+    job = service.submit("one", cpus=1000)
+    answer = service.ask("POST", "/jobs/cancel", {"jobs": [str(job), "one", str(job)] * 3000})
+    assert [found["id"] for found in answer.json["jobs"]] == [job]
+    asked = [event for event in service.ask("GET", f"/events?job={job}").json["events"] if "Cancel" in event["kind"]]
+    assert [event["kind"] for event in asked if event["kind"] == "CancelRequested"] == ["CancelRequested"]
+
+
+def test_more_references_than_one_request_may_have_are_refused_before_any_is_looked_for(service):
+    status, kind, message = service.ask("POST", "/jobs/cancel", {"jobs": ["1"] * 10_001}).error
+    assert (status, kind) == (422, "Rejected")
+    assert message.startswith("jobs: List should have at most 10000 items")
+
+
+def test_an_environment_that_no_program_could_start_with_is_refused(service):
+    body = {**submission("large"), "env": {"A": "x" * 1024 * 1024}}
+    said = (
+        "the environment has 1 variables of 1048579 bytes together; at most 10000 of 1048576 bytes are taken; "
+        "unset what the job does not need, or put it into a file"
+    )
+    assert service.ask("POST", "/jobs", body).error == (413, "TooLarge", said)
+
+
+def test_of_thousands_of_one_name_a_few_are_read_and_all_are_counted(service):
+    one = "apiVersion: swell/v1\nkind: Job\nmetadata: {name: same-name}\nspec: {command: ['true'], cpus: 1000}\n"
+    waiting = {"manifest": "---\n".join([one] * 50), "workdir": "/", "wait_for_nodes": True}
+    service.ask("POST", "/jobs", waiting)
+    status, kind, message = service.ask("POST", "/jobs/same-name/cancel").error
+    assert (status, kind) == (409, "Conflict")
+    assert message.startswith("50 jobs are named 'same-name'; say which by id: ")
+    assert message.endswith(", …")
+    service.ask("POST", "/jobs/cancel", {"all": True})

@@ -11,11 +11,12 @@ import pytest
 
 from api.doors.foreign import Foreign
 from api.service import USER, WAIT_S, WORKER, Answer, Service, submission
-from swell.api.members import REMEMBERED_S, REVIEWS_AT_ONCE, UNKNOWN_REMEMBERED_S, Members
+from swell.api.members import REMEMBERED_S, REVIEWS_OF_EACH, UNKNOWN_REMEMBERED_S, Members
 from swell.config import parse_config
 from swell.errors import Denied, Unavailable
 from swell.manifests import Manifest
 from swell.model.identity import Identity, ObjectKind
+from swell.store import NewJob
 
 from .test_box import ENDPOINTS, filled
 
@@ -39,6 +40,7 @@ class Cluster:
         self.asked: list[str] = []
         self.created: list[tuple[Identity, ObjectKind]] = []
         self.problem: Exception | None = None
+        self.deleted: list[Any] = []  #: objects that came by kubectl
 
     def who(self, token: str) -> Identity | None:
         self.asked.append(token)
@@ -49,6 +51,9 @@ class Cluster:
     def may_create(self, identity: Identity, what: ObjectKind) -> bool:
         self.created.append((identity, what))
         return what.namespace != "closed"
+
+    def may_delete(self, identity: Identity, what: ObjectKind) -> bool:
+        return what.namespace != "closed" and identity.user != BEN.user
 
 
 def object_of(manifest: Manifest) -> ObjectKind:
@@ -78,7 +83,13 @@ def service(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, clock: C
     limits = {"limits": {"default": {"priority": 9}}}
     quotas = {"ml": ("8", "5"), "closed": ("2", "1")}.get
     folder = tmp_path_factory.mktemp("members")
-    made = Service(folder, members=members, config=parse_config(limits), gpu_quota=quotas)
+    made = Service(
+        folder,
+        members=members,
+        config=parse_config(limits),
+        gpu_quota=quotas,
+        delete_object=cluster.deleted.append,
+    )
     yield made
     made.close()
     members.close()
@@ -90,6 +101,7 @@ def fresh(cluster: Cluster, clock: Clock) -> None:
     cluster.people, cluster.problem = dict(PEOPLE), None
     cluster.asked.clear()
     cluster.created.clear()
+    cluster.deleted.clear()
 
 
 def ask(service: Service, token: str | None, method: str, path: str, body: Any = None) -> Answer:
@@ -255,9 +267,14 @@ def test_a_priority_above_the_limit_is_for_administrators(service: Service) -> N
     assert submit(service, "operators", priority=10)
 
 
-def test_a_door_may_act_for_anybody_of_the_cluster(service: Service) -> None:
+def test_a_door_may_act_for_anybody_of_the_cluster_if_the_servers_own_token_opens_it(service: Service) -> None:
     asked = {"name": "genai", "port": 0, "user": BEN.user}
-    opened = ask(service, "operators", "POST", "/doors", asked).json
+    said = (
+        f"a door in the name of {BEN.user!r} lets everybody act as them, so only who has the server's own token may "
+        "open it; without --as it acts in your own name"
+    )
+    assert ask(service, "operators", "POST", "/doors", asked).error == (403, "Denied", said)
+    opened = ask(service, USER, "POST", "/doors", asked).json
     assert opened["owner"] == BEN.user
     assert ask(service, USER, "DELETE", f"/doors/{opened['port']}").status == 204
 
@@ -273,9 +290,9 @@ def test_a_quota_is_told_to_who_could_use_it(service: Service) -> None:
     assert bens.ask("GET", "/resourcequota/closed") == (403, {"error": said})
 
 
-def test_many_new_tokens_at_once_are_reviewed_a_few_at_a_time(service: Service, cluster: Cluster) -> None:
+def test_many_new_tokens_of_one_address_are_reviewed_a_few_at_a_time(service: Service, cluster: Cluster) -> None:
     """Whoever invents tokens must not keep every thread of the server busy."""
-    together = threading.Barrier(REVIEWS_AT_ONCE)  # each waits until so many are under way
+    together = threading.Barrier(REVIEWS_OF_EACH)  # each waits until so many are under way
     under_way, most = [0], [0]
     lock = threading.Lock()
 
@@ -295,7 +312,7 @@ def test_many_new_tokens_at_once_are_reviewed_a_few_at_a_time(service: Service, 
             thread.start()
         for thread in asking:
             thread.join()
-    assert most == [REVIEWS_AT_ONCE]
+    assert most == [REVIEWS_OF_EACH]
 
 
 @contextlib.contextmanager
@@ -305,3 +322,53 @@ def patched(cluster: Cluster, who: Callable[[str], Identity | None]) -> Iterator
         yield
     finally:
         del cluster.who
+
+
+# -- what came by kubectl ------------------------------------------------------------------------------------------
+
+
+def applied(service: Service, name: str, user: str, namespace: str) -> tuple[int, dict[str, Any]]:
+    """A job that came by kubectl, and has ended; and its object."""
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}"}
+    reference = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": metadata}
+    spec = service.store.job(submit(service, "annas", name)).spec
+    new = {name: NewJob(spec, user, {}, None, reference)}
+    [record] = service.controller.take_in(new, lambda _: None, origin="kubectl").result(10)
+    assert record is not None
+    ask(service, USER, "POST", f"/jobs/{record.id}/cancel")
+    service.until(record.id, "cancelled")
+    return record.id, reference
+
+
+def test_with_its_object_a_job_that_came_by_kubectl_is_deleted_for_who_could_delete_that(
+    service: Service, cluster: Cluster
+) -> None:
+    """`genai-manager delete` left the PyTorchJob behind."""
+    job, reference = applied(service, "tuned", ANNA.user, "ml")
+    assert ask(service, "annas", "DELETE", f"/jobs/{job}?with_object=true").status == 204
+    assert cluster.deleted == [reference]
+
+
+def test_without_it_the_object_stays_and_one_that_swell_made_goes_with_its_job_anyway(
+    service: Service, cluster: Cluster
+) -> None:
+    job, _ = applied(service, "kept", ANNA.user, "ml")
+    assert ask(service, "annas", "DELETE", f"/jobs/{job}").status == 204
+    own = submit(service, "annas", "own")
+    ask(service, "annas", "POST", f"/jobs/{own}/cancel")
+    service.until(own, "cancelled")
+    assert ask(service, "annas", "DELETE", f"/jobs/{own}?with_object=true").status == 204
+    assert cluster.deleted == []
+
+
+@pytest.mark.parametrize(("user", "token", "namespace"), [(ANNA.user, "annas", "closed"), (BEN.user, "bens", "ml")])
+def test_who_could_not_delete_it_with_kubectl_cannot_here(
+    service: Service, cluster: Cluster, user: str, token: str, namespace: str
+) -> None:
+    job, _ = applied(service, f"shut-{token}", user, namespace)
+    said = (
+        f"{user!r} may not delete a PyTorchJob (kubeflow.org/v1) in namespace {namespace!r}, and Swell deletes nothing "
+        "that you could not delete yourself"
+    )
+    assert ask(service, token, "DELETE", f"/jobs/{job}?with_object=true").error == (403, "Denied", said)
+    assert (cluster.deleted, ask(service, token, "GET", f"/jobs/{job}").status) == ([], 200)

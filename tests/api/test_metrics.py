@@ -16,7 +16,10 @@ from swell.metrics import Metrics
 
 DOCS = Path(__file__).parents[2] / "docs/metrics.md"
 ROW = re.compile(r"^\| `(?P<name>[a-z_]+)` \| (?P<type>\w+) \|(?P<labels>[^|]*)\|", re.MULTILINE)
-COUNTED = {"swell_jobs", "swell_waiting_jobs", "swell_gpus", "swell_cpus", "process_open_fds", "process_max_fds"}
+COUNTED = {"swell_jobs", "swell_waiting_jobs", "swell_gpus", "swell_cpus", "swell_unreadable_objects"} | {
+    "process_open_fds",
+    "process_max_fds",
+}
 UNITS = ("_seconds", "_bytes", "_ratio", "_total", "_info")
 LABELS = {"state", "reason", "direction", "node", "kind", "user", "result", "method", "route", "status", "version"}
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from api.doors.foreign import Foreign
+from api.doors.foreign import Foreign, of_user
 from api.service import JOB_SECRET, Service
-from swell.api.doors.address import make_address_token
 from swell.api.refusals import LINE_MAX, LINES_PER_ORIGIN, LINES_PER_WINDOW, WINDOW_S, Refusals
 from swell.controller.reporting import make_token
 from swell.model.job import AttemptId
@@ -90,7 +89,7 @@ def test_a_jobs_token_that_is_not_good_there_is_written_down_and_the_token_is_no
     ],
 )
 def test_another_host_or_site_is_written_down_without_the_token_that_an_address_is(fresh, caplog, headers, why, path):
-    address = make_address_token(JOB_SECRET, door="genai", user="ann", expires_at=FOREVER)
+    address = of_user(fresh, "genai").address.rpartition("/")[2]
     asked = path.replace("ADDRESS", address)
     rest = {name: value for name, value in headers.items() if name != "Host"}
     assert fresh.ask("GET", asked, prefix="", host=headers.get("Host"), headers=rest).status == 403

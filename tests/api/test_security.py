@@ -12,7 +12,7 @@ import pytest
 from api.service import USER, WORKER, Answer, Service
 
 #: what stands for each parameter of a path; none of them exists, so that a request that passes changes nothing
-PATH_VALUES = {"ref": "999999", "digest": "0" * 64, "attempt": "999999.1", "port": "1"}
+PATH_VALUES = {"ref": "999999", "digest": "0" * 64, "attempt": "999999.1", "port": "1", "token": "0" * 10}
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH")
 BAD_HOSTS = ("evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{port}", "")
 BAD_ORIGINS = ("http://evil.example", "null", "https://{host}", "http://{host}.evil.example", "file://")
@@ -167,7 +167,7 @@ def test_stopping_the_server_needs_the_users_token_and_then_stops_it(service):
     service.stopped.clear()
 
 
-@pytest.mark.parametrize("size", [4 * 1024 * 1024 + 1, 50_000_000])
+@pytest.mark.parametrize("size", [3 * 1024 * 1024 + 1, 50_000_000])
 def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(service, size):
     raw = socket.create_connection(("127.0.0.1", service.port), timeout=10)
     with raw:
@@ -188,12 +188,12 @@ def test_a_body_that_does_not_say_its_length_is_cut_off_when_it_is_too_large(ser
         response = http.client.HTTPResponse(raw)
         response.begin()
         found = Answer(response.status, response.headers, response.read())
-    assert found.error == (413, "TooLarge", "the request has more than 4194304 bytes; send less at once")
+    assert found.error == (413, "TooLarge", "the request has more than 3145728 bytes; send less at once")
 
 
 def test_too_large_says_how_much_is_allowed(service):
-    answer = service.ask("POST", "/jobs", b" " * (4 * 1024 * 1024 + 1))
-    assert answer.error == (413, "TooLarge", "the request has more than 4194304 bytes; send less at once")
+    answer = service.ask("POST", "/jobs", b" " * (3 * 1024 * 1024 + 1))
+    assert answer.error == (413, "TooLarge", "the request has more than 3145728 bytes; send less at once")
 
 
 def test_a_manifest_of_a_mebibyte_and_a_large_environment_still_pass_the_door(service):

@@ -243,9 +243,8 @@ class Machine:
 
     def _remove_groups(self) -> None:
         noted = self.state.tasks / ".cgroups"
-        if noted.exists():
-            base = Path(noted.read_text())
-            for group in [*base.glob("*/"), base]:
+        for base in map(Path, noted.read_text().splitlines() if noted.exists() else ()):
+            for group in [*base.glob("*/"), base] if base.exists() else ():
                 group.rmdir()
 
     def processes(self) -> list[int]:

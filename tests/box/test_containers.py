@@ -50,6 +50,14 @@ def test_each_user_is_themselves_in_their_container_and_owns_what_it_makes(box: 
         nothing_is_left(box, person)
 
 
+def test_the_doctor_starts_one_as_the_user_who_asks_and_removes_it(box: Machine) -> None:
+    anna = box.people[0]
+    found = anna.swell("doctor", "-o", "json").json
+    [line] = [finding for finding in found if finding["topic"] == "containers"]
+    assert (line["level"], " started one as you in " in line["text"]) == ("ok", True), line
+    nothing_is_left(box, anna)
+
+
 def test_it_sees_nothing_of_the_servers_environment_and_little_of_its_users(box: Machine) -> None:
     done = box.people[0].swell("run", "--env", "MINE=two words", *shell("env"), env={"SECRET": "of the caller"})
     found = dict(line.split("=", 1) for line in done.stdout.splitlines())

@@ -58,7 +58,15 @@ def test_a_task_has_the_submitted_environment_and_nothing_of_the_servers(box, pe
     given = anna.environment(**odd, SECRET=SECRET)
     assert {name: found.get(name) for name in given} == given
     allowed = ("SWELL_", "KUBEFLOW_TRAINER_", "JOB_", "NUM_", "NODE", "MASTER_", "LOCAL_", "PL_TORCH_")
-    ours = {"RANK", "WORLD_SIZE", "GROUP_RANK", "TF_CONFIG", "CUDA_VISIBLE_DEVICES", "EPOCHS_DONE", "HEARTBEAT_FREQ"}
+    ours = {
+        "RANK",
+        "WORLD_SIZE",
+        "TF_CONFIG",
+        "CUDA_VISIBLE_DEVICES",
+        "EPOCHS_DONE",
+        "HEARTBEAT_FREQ",
+        "PYTHONUNBUFFERED",
+    }
     others = {name for name in found if not name.startswith(allowed)} - given.keys() - ours
     assert others <= {"PWD", "OLDPWD", "LC_CTYPE"}
     token = box.state.token.read_text().strip()
@@ -307,8 +315,8 @@ def test_a_notice_is_run_as_the_user_with_nothing_of_the_servers(box, people):
     said = told.read_text().splitlines()
     assert said[0] == ben.name
     assert {line.partition("=")[0] for line in said[1:]} <= {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "PWD"} | {
-        f"SWELL_{name}" for name in ("JOB_ID", "NAME", "USER", "STATE", "EXIT_CODE", "REASON", "ENDED_AT")
-    } | {"OLDPWD"}
+        f"SWELL_{name}" for name in ("JOB_ID", "NAME", "USER", "JOB_STATE", "EXIT_CODE", "REASON", "ENDED_AT")
+    } | {"OLDPWD", "SWELL_SOCKET", "SWELL_STORE", "SWELL_NOTICE"}
     assert not (box.state.root / "roots").exists()
 
 

@@ -96,7 +96,9 @@ def test_every_option_of_the_manifest_has_its_option_of_run():
     parts = {"minGpuUtilization", "utilizationWindow"}  # of the one that is a mapping
     for field in (set(SPEC) | parts) - {"command", *FIELDS}:
         option = re.sub("([A-Z])", r"-\1", field).lower()
-        one = {"mounts": "mount", "ports": "port"}.get(option, option)  # given once for each
+        one = {"mounts": "mount", "ports": "port", "launcher": "torchrun"}.get(
+            option, option
+        )  # given once for each; by its name
         assert f"--{one} " in shown
 
 

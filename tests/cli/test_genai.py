@@ -120,11 +120,12 @@ def test_a_demo_job_is_deployed_and_succeeds(server, number, gpus, word):
     done = deploy(server, EXAMPLES / f"genai-job{number}.yaml", word)
     assert done.code == 0, done
     header, row = done.stdout.splitlines()
-    name, asked, job = row.split()
-    assert (header.split(), name, asked) == (["NAME", "GPUS", "JOB"], f"genai-job{number}", gpus)
+    name, asked, allotted, job = row.split()
+    assert (header.split(), name, asked) == (["NAME", "GPUS", "ALLOTTED", "JOB"], f"genai-job{number}", gpus)
     server.until(int(job), "succeeded")
     written = server.until_output(int(job), b"epoch 3 of 3")
     width = 2 if gpus == "2" else 4  # nothing else runs, so it is as wide as it can use
+    assert allotted == str(width)
     assert written.startswith(f"{name} on {width} GPUs (--num_processes={width}), visible: sim-0,sim-1".encode())
 
 

@@ -122,7 +122,7 @@ def test_a_login_without_a_token_takes_the_shells(url, monkeypatch):
 def test_nothing_of_this_machine_is_sent_with_a_job(service, url, home, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "mine")
     assert call("login", url, "--token-file", "annas").exit_code == 0
-    done = call("run", "-d", "--gpus", "99", "--env", "A=b", "--", "true")
+    done = call("run", "-d", "--wait-for-nodes", "--gpus", "99", "--env", "A=b", "--", "true")
     record = service.store.job(int(done.output))
     assert (record.spec.workdir, record.spec.umask, record.spec.env) == ("/", 0o022, (("A", "b"),))
     assert service.store.environment(record.environment) == {}

@@ -1,10 +1,10 @@
-"""What does `swell nodes` say of GPUs?"""
+"""What does `swell nodes` say of GPUs and limits?"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from swell.cli.nodes import gpu_lines
+from swell.cli.nodes import gpu_lines, limit_lines
 
 
 def gpu(name: str, **changes: Any) -> dict[str, Any]:
@@ -28,3 +28,17 @@ def test_on_a_cluster_a_line_has_its_node_and_no_memory_that_nobody_has_told() -
         {"name": "n2", "gpus": [gpu("gpu-0", **bare, outsiders_mib=1)]},
     ]
     assert gpu_lines(nodes) == ["  n1  gpu-0  GPU: free", "  n2  gpu-0  GPU: others' pods"]
+
+
+def test_what_tasks_are_not_kept_to_is_said_with_the_reason() -> None:
+    why = "we may not make control groups in /sys/fs/cgroup"
+    missing = [{"limit": limit, "why": why} for limit in ("--memory", "--cpus")]
+    no_root = {"limit": "GPUs of others", "why": "needs root"}
+    here = {"name": "here", "not_enforced": [*missing, no_root]}
+    assert limit_lines([here]) == [
+        f"  not enforced, only counted: --memory, --cpus ({why})",
+        "  not enforced, only counted: GPUs of others (needs root)",
+    ]
+    assert limit_lines([{"name": "n1"}, {"name": "n2", "not_enforced": [no_root]}]) == [
+        "  n2  not enforced, only counted: GPUs of others (needs root)"
+    ]

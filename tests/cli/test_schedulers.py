@@ -77,7 +77,7 @@ def test_every_flag_that_was_documented_is_there():
         (["x", "--script_path", "x.py", "--port_mapping", "8888:80"], "port_mapping needs an image"),
         (["x", "--script_path", "x.py", "--image_name", "i", "--port_mapping", "80"], "is not nodePort:containerPort"),
         (["x", "--script_path", "x.py", "--batch_size", "0"], "0 is not in the range x>=1"),
-        (["x", "--script_path", "x.py", "--is_single_gpu=maybe"], "'maybe' is not a valid boolean"),
+        (["x", "--script_path", "x.py", "--is_single_gpu=maybe"], "'maybe' is neither yes nor no; write true or false"),
         (["x", "--script_path", "x.py", "--single_gpu"], "Did you mean"),
     ],
 )
@@ -100,9 +100,11 @@ def test_without_a_server_the_others_say_how_to_start_one(state, words):
         (("--is_single_gpu",), True, False),
         (("--is_single_gpu", "True", "--disable_gpu_sharing", "false"), True, False),
         (("--is_single_gpu=false", "--disable_gpu_sharing"), False, True),
+        (("--is_single_gpu", "yes", "--disable_gpu_sharing", "off"), True, False),
+        (("--is_single_gpu", "1", "--disable_gpu_sharing=no"), True, False),
     ],
 )
-def test_a_switch_stands_alone_or_is_followed_by_true_or_false(words, single, unshared):
+def test_a_switch_stands_alone_or_is_followed_by_a_word_for_yes_or_no(words, single, unshared):
     line = [*words, "name", "--script_path", "x.py"]
     told = run_scheduler.main.make_context("run-scheduler", line).params
     assert (told["job_name"], told["is_single_gpu"], told["disable_gpu_sharing"]) == ("name", single, unshared)
@@ -131,7 +133,7 @@ def test_a_script_runs_with_the_folders_and_variables_it_was_promised(server, tm
     folder, code = home(tmp_path)
     words = ["--script_path", "/custom/show.py", "--custom_dir", str(code), "--snapshots_dir", str(folder / "shots")]
     words += ["--batch_size", "16", "--training_set_size", "1000", "--max_epochs", "7", "--est_nhours", "2.5"]
-    words += ["--estimated_memory", "2048"]
+    words += ["--estimated_memory", "2048", "--disable_gpu_sharing"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     job = server.beside("run-scheduler", "show", *words, HOME=str(folder), PATH=path, PYTHONPATH="/theirs").id
     server.until(job, "succeeded")
@@ -148,7 +150,7 @@ def test_a_script_runs_with_the_folders_and_variables_it_was_promised(server, tm
         "NUM_GPUS": "4",
         "NUM_NODES": "1",
         "NODE_RANK": "0",
-        "LOCAL_RANK": "0",
+        "LOCAL_RANK": None,
         "RESERVED_MEM": "2048",
         "WORLD_SIZE": "1",
         "MASTER_ADDR": "127.0.0.1",

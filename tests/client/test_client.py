@@ -78,7 +78,7 @@ def test_errors_of_the_server_arrive_as_they_are(client):
     with pytest.raises(NotFound, match="there is no job 'nobody-here'"):
         client.show("nobody-here")
     for _ in range(2):
-        client.submit(["true"], name="pair", gpus=99)
+        client.submit(["true"], name="pair", gpus=99, wait_for_nodes=True)
     with pytest.raises(Conflict, match="2 jobs are named 'pair'; say which by id: "):
         client.cancel("pair")
 
@@ -89,7 +89,7 @@ def test_a_misspelt_word_is_refused_before_anything_is_sent(client):
 
 
 def test_a_job_is_cancelled_and_deleted(client):
-    job = client.submit(["true"], name="short-lived", gpus=99)
+    job = client.submit(["true"], name="short-lived", gpus=99, wait_for_nodes=True)
     assert job.cancel(grace_s=1).wait(timeout_s=10).state == "cancelled"
     client.delete(job.id)
     with pytest.raises(NotFound):
@@ -98,7 +98,7 @@ def test_a_job_is_cancelled_and_deleted(client):
 
 
 def test_events_are_followed_as_they_happen(client):
-    job = client.submit(["true"], name="followed", gpus=99)
+    job = client.submit(["true"], name="followed", gpus=99, wait_for_nodes=True)
     stream = client.follow_events(job=job.id, after=0)
     assert next(stream)["kind"] == "Submitted"
     stream.close()

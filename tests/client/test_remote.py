@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from engines.kubernetes.certificates import Pair, self_signed
+from swell.certificate import Certificate
 from swell.client.client import Client
 from swell.client.connection import Connection, NoServer, path
-from swell.client.remote import Remote, read_url
+from swell.client.remote import Remote, fetch_fingerprint, read_url
 from swell.client.tokens import CommandSource, FileSource, Source, Token
 from swell.errors import Denied, Rejected, SwellError, Unavailable
 from swell.state import StateFolder
@@ -257,7 +258,7 @@ def test_a_server_is_trusted_when_the_named_authority_vouches_for_it(front, pair
 @pytest.mark.parametrize(
     ("ca", "host", "said"),
     [
-        (None, "127.0.0.1", "self-signed certificate; name who vouches for it: swell login {0} --ca FILE"),
+        (None, "127.0.0.1", "self-signed certificate; name its fingerprint, as `swell up` printed it where it runs: "),
         ("theirs", "127.0.0.1", "self-signed certificate; {1}/theirs.crt does not vouch for it: swell login {0} --ca "),
         (
             "ours",
@@ -273,3 +274,23 @@ def test_a_server_that_nobody_vouches_for_gets_no_token(front, source, peer, tmp
         asking(url, source, ca and tmp_path / f"{ca}.crt").json("GET", path("jobs"))
     assert str(caught.value).startswith(f"the certificate of {url} is not trusted: {said.format(url, tmp_path)}")
     assert (peer.asked, peer.tokens) == ([], [])
+
+
+@pytest.mark.slow
+def test_a_server_whose_fingerprint_was_named_is_trusted_by_any_name_and_no_other_is(
+    front, pair, source, peer, tmp_path
+):
+    shown = Certificate(pair.certificate, pair.key, is_own=True).fingerprint
+    url = front.url.replace("127.0.0.1", "localhost")
+    assert fetch_fingerprint(url) == shown
+    assert (peer.asked, peer.tokens) == ([], [])
+    other = Certificate(self_signed(tmp_path, "theirs").certificate, pair.key, is_own=True).fingerprint
+    with pytest.raises(Denied) as caught:
+        Connection(Remote(url, Token(source), fingerprint=other)).json("GET", path("jobs"))
+    assert str(caught.value) == (
+        f"the certificate of {url} is another than it was: its fingerprint is {shown}, and {other} was named. Somebody "
+        f"may be in between; if its operator has a new one, log in again: swell login {url} --fingerprint …"
+    )
+    assert (peer.asked, peer.tokens) == ([], [])
+    assert Connection(Remote(url, Token(source), fingerprint=shown)).json("GET", path("jobs")) == {}
+    assert peer.tokens == ["first"]

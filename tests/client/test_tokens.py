@@ -121,7 +121,7 @@ def jwt(**claims: object) -> str:
     ("token", "moment"),
     [
         (jwt(exp=1_000_000), 1_000_000.0),
-        (jwt(exp=time.time() + 3600), None),
+        pytest.param(jwt(exp=time.time() + 3600), None, id="in-an-hour"),
         (jwt(), None),
         (jwt(exp="soon"), None),
         ("a-secret", None),

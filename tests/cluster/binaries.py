@@ -1,9 +1,10 @@
-"""Where are the test cluster's programs? Found in a cache outside the tree, or built into it.
+"""Where are the test cluster's programs? On PATH, else in a cache outside the tree, else they are built into it.
 
     <cache>/jobset-0.10.1/jobset            a folder is there whole or not at all: it is built beside and renamed
     <cache>/jobset-0.10.1/module/config/…   what of the module is needed to run it: CRDs, webhooks, stages
 
-The cache is $XDG_CACHE_HOME/swell-tests/bin, else ~/.cache/swell-tests/bin. With it warm no Go is needed.
+The cache is $XDG_CACHE_HOME/swell-tests/bin, else ~/.cache/swell-tests/bin. With it warm no Go is needed. A program
+on PATH is taken whatever its version (`kube-apiserver --version` tells): whoever put it there wants it tested.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def cache() -> Path:
 def program(name: str) -> Path:
     """The path of a program, built if it is not there."""
     recipe = recipe_of(name)
+    if found := _on_path(name):
+        return found
     ensure([recipe])
     return cache() / recipe.folder / name
 
@@ -52,16 +55,16 @@ def module_file(name: str, path: str) -> Path:
 def missing(programs: Iterable[str]) -> tuple[Recipe, ...]:
     """What would have to be built before these programs are there."""
     wanted = {recipe_of(name) for name in programs}
-    return tuple(recipe for recipe in RECIPES if recipe in wanted and not _is_built(recipe))
+    return tuple(recipe for recipe in RECIPES if recipe in wanted and not _is_there(recipe))
 
 
 def ensure(recipes: Iterable[Recipe]) -> None:
     """Build whatever is not there yet; one build on this machine at a time."""
-    recipes = [recipe for recipe in recipes if not _is_built(recipe)]
+    recipes = [recipe for recipe in recipes if not _is_there(recipe)]
     if not recipes:
         return
     with _lock():
-        recipes = [recipe for recipe in recipes if not _is_built(recipe)]  # another run may have built it meanwhile
+        recipes = [recipe for recipe in recipes if not _is_there(recipe)]  # another run may have built it meanwhile
         go = find_go() if recipes else ""
         for number, recipe in enumerate(recipes, 1):
             _say(f"[{number}/{len(recipes)}] building {recipe.folder}: about {recipe.minutes} min from scratch ...")
@@ -79,8 +82,17 @@ def find_go() -> str:
     return _fetch_go(cached)
 
 
-def _is_built(recipe: Recipe) -> bool:
-    return (cache() / recipe.folder).is_dir()
+def _on_path(name: str) -> Path | None:
+    """A kubectl counts only beside a kube-apiserver: many machines have one of some version for other reasons."""
+    found = shutil.which(name)
+    is_stray = found and name == "kubectl" and not Path(found).with_name("kube-apiserver").exists()
+    return Path(found) if found and not is_stray else None
+
+
+def _is_there(recipe: Recipe) -> bool:
+    """Built, or all on PATH; files of its module come only with a build."""
+    on_path = not recipe.kept and all(_on_path(name) for name, _ in recipe.programs)
+    return on_path or (cache() / recipe.folder).is_dir()
 
 
 def _go_version(go: str) -> tuple[int, ...]:

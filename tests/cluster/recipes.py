@@ -116,6 +116,84 @@ func check(err error) {
 }
 """
 
+# Kubernetes' own arithmetic, asked by lines of JSON: a text is a quantity, a mapping is the specification of a pod.
+QUANTITY_MAIN = """package main
+
+import (
+\t"bufio"
+\t"encoding/json"
+\t"math/big"
+\t"os"
+
+\t"gopkg.in/inf.v0"
+\tv1 "k8s.io/api/core/v1"
+\t"k8s.io/apimachinery/pkg/api/resource"
+\thelpers "k8s.io/component-helpers/resource"
+)
+
+type answer struct {
+\tError  string           `json:"error,omitempty"`
+\tNanos  *big.Int         `json:"nanos,omitempty"`
+\tMilli  int64            `json:"milli"`
+\tValue  int64            `json:"value"`
+\tTotals map[string]int64 `json:"totals,omitempty"`
+}
+
+func main() {
+\tlines, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+\tlines.Buffer(nil, 1<<20)
+\tfor lines.Scan() {
+\t\tfound, err := ask(lines.Bytes())
+\t\tif err != nil {
+\t\t\tfound = answer{Error: err.Error()}
+\t\t}
+\t\tout.Encode(found)
+\t}
+}
+
+func ask(line []byte) (answer, error) {
+\tvar text string
+\tif json.Unmarshal(line, &text) != nil {
+\t\treturn askPod(line)
+\t}
+\tfound, err := resource.ParseQuantity(text)
+\tif err != nil {
+\t\treturn answer{}, err
+\t}
+\tnanos := new(inf.Dec).Round(found.AsDec(), 9, inf.RoundUp).UnscaledBig()
+\treturn answer{Nanos: nanos, Milli: found.MilliValue(), Value: found.Value()}, nil
+}
+
+// As the API server has it before the scheduler counts: a request that is missing is as the limit.
+func askPod(line []byte) (answer, error) {
+\tvar spec v1.PodSpec
+\tif err := json.Unmarshal(line, &spec); err != nil {
+\t\treturn answer{}, err
+\t}
+\tfor _, containers := range [][]v1.Container{spec.Containers, spec.InitContainers} {
+\t\tfor index := range containers {
+\t\t\tasked := &containers[index].Resources
+\t\t\tfor name, limit := range asked.Limits {
+\t\t\t\tif _, isThere := asked.Requests[name]; !isThere {
+\t\t\t\t\tif asked.Requests == nil {
+\t\t\t\t\t\tasked.Requests = v1.ResourceList{}
+\t\t\t\t\t}
+\t\t\t\t\tasked.Requests[name] = limit
+\t\t\t\t}
+\t\t\t}
+\t\t}
+\t}
+\ttotals := map[string]int64{}
+\tfor name, amount := range helpers.PodRequests(&v1.Pod{Spec: spec}, helpers.PodResourcesOptions{}) {
+\t\ttotals[string(name)] = amount.Value()
+\t\tif name == v1.ResourceCPU {
+\t\t\ttotals[string(name)] = amount.MilliValue()
+\t\t}
+\t}
+\treturn answer{Totals: totals}, nil
+}
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -160,6 +238,15 @@ RECIPES = (
         minutes=1,
         disk_gib=1,
         main=GPU_PLUGIN_MAIN,
+    ),
+    Recipe(
+        "quantity",
+        STAGING,
+        "k8s.io/component-helpers",
+        (("quantity", "."),),
+        minutes=1,
+        disk_gib=1,
+        main=QUANTITY_MAIN,
     ),
     Recipe("etcd", "3.6.8", "go.etcd.io/etcd/server/v3", (("etcd", "."),), minutes=2, disk_gib=1, main=ETCD_MAIN),
     Recipe(

@@ -21,7 +21,7 @@ from swell.store import JobRecord, NewJob, Store, open_store
 
 T = TypeVar("T")
 
-REPORTING = Reporting("http://127.0.0.1:1", "secret", "/checkpoints")
+REPORTING = Reporting("http://127.0.0.1:1", lambda _: "secret", "/checkpoints")
 NODE = Node("a", 4000, 8192, tuple(Device(f"g{n}", 1024, "m") for n in range(4)))
 
 

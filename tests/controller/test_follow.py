@@ -115,10 +115,19 @@ def test_a_notice_that_was_not_sent_before_a_crash_is_sent_after_it(stage: Stage
 
 def test_one_that_was_sent_is_not_sent_again(stage: Stage) -> None:
     job = ended(stage, 0)
-    stage.controller.told(job).result()
+    stage.controller.told(job, "NoticeSent", {"to": "mail", "tries": 1}).result()
     stage.told_of.clear()
     stage.restart()
     assert stage.told_of == []
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_how_a_notice_went_is_an_event_and_an_end_that_came_meanwhile_stays_due(stage: Stage, is_last: bool) -> None:
+    job = ended(stage, 0)
+    stage.controller.told(job, "NoticeFailed", {"to": "mail", "problem": "exit code 1"}, is_last=is_last).result()
+    [event] = [one for one in stage.store.events(job=job) if one.kind.startswith("Notice")]
+    assert (event.kind, event.detail) == ("NoticeFailed", {"to": "mail", "problem": "exit code 1"})
+    assert stage.job(job).notice_due == (0 if is_last else 1)
 
 
 def test_a_job_that_is_cancelled_because_of_another_tells_so(stage: Stage) -> None:

@@ -11,8 +11,10 @@ from specs import spec
 from swell.controller.reporting import make_token, read_token
 from swell.model.job import AttemptId, Dimension, Role
 from swell.model.launch import Launch, LaunchRole
+from swell.model.launcher import Launcher, launch_words
 from swell.model.placement import Company, Rules
 from swell.model.resources import Resources
+from swell.model.task_environment import Ranks
 from swell.store import NewJob
 
 NEVER = 9e9
@@ -133,6 +135,17 @@ def test_and_nowhere_else(stage: Stage) -> None:
     job = stage.submit(**genai("accelerate", "--num_processes=1", NGPU="1"))
     stage.cycle()
     assert stage.launch(job).roles == (LaunchRole(("accelerate", "--num_processes=1"), (("NGPU", "1"),)),)
+
+
+# -- launchers ---------------------------------------------------------------------------------------------------
+
+
+def test_a_launcher_starts_the_command_in_every_attempt_of_any_width(stage: Stage) -> None:
+    job = stage.submit(**genai("train.py", "-x"), launcher=Launcher.TORCHRUN)
+    stage.cycle()
+    launch = stage.launch(job)
+    assert launch.roles == (LaunchRole(launch_words(Launcher.TORCHRUN, ("train.py", "-x"))),)
+    assert launch.ranks is Ranks.INSIDE
 
 
 # -- roles ---------------------------------------------------------------------------------------------------

@@ -53,6 +53,24 @@ def test_code_75_of_one_that_was_not_asked_lets_it_go_on_if_it_got_somewhere(sta
     assert stage.own(job)["EPOCHS_DONE"] == "3"
 
 
+@pytest.mark.parametrize("code", [1, 143])
+def test_the_code_of_a_launcher_whose_ranks_have_yielded_does_not_matter(stage: Stage, code: int) -> None:
+    """torchrun makes 1 of its ranks' 75."""
+    job, _ = asked_for_another(stage)
+    stage.saved(job, 4.0, seconds=5.0)
+    stage.say(job, is_yielding=True)
+    stage.finish(job, code)
+    assert (stage.states(job), stage.job(job).failures, stage.job(job).lost_gpu_seconds) == (["starting"], 0, 0.0)
+
+
+def test_nor_where_somebody_else_sent_it_sigterm(stage: Stage) -> None:
+    job = wide(stage)
+    stage.say(job, is_yielding=True)
+    stage.finish(job, 1)
+    record = stage.job(job)
+    assert (record.state, record.attempts, record.failures) == (JobState.STARTING, 2, 0)
+
+
 def test_code_75_again_and_again_is_a_failure(stage: Stage) -> None:
     """It was started for ever: each time it said that it had a checkpoint, and had made none."""
     job = wide(stage)

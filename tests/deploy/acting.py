@@ -18,7 +18,7 @@ from server import Server
 from .chart import ACCOUNT, NAMESPACE, Document, rendered
 
 PATIENCE_S = 60.0  # for what takes seconds; a loaded machine is slow
-RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+RIGHTS = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 ELSEWHERE = "127.0.0.2"  # every address of 127/8 is this machine's
 Right = tuple[str, str, str]  # verb, group, resource
 
@@ -67,6 +67,7 @@ def acting(cluster: Cluster, folder: Path, *namespaces: str) -> Iterator[Stage]:
         NAMESPACE,
         "--listen",
         address,
+        "--plain-http",
     )
     with Server(folder, *options, gpus=None) as server:
         yield Stage(

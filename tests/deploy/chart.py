@@ -15,6 +15,7 @@ from cluster.binaries import program
 ROOT = Path(__file__).parent.parent.parent
 CHART = ROOT / "deploy" / "helm" / "swell"
 NAMESPACE = "swell"
+JOBS_NAMESPACE = "swell-jobs"  # of jobs that name none
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:swell"
 Document = dict[str, Any]
 
@@ -23,6 +24,7 @@ VARIANTS: dict[str, Document] = {
     "as it is": {},
     "openshift": {"fsGroup": None},
     "in two namespaces": {"namespaces": ["ml", "hpc"]},
+    "with jobs in one of two": {"namespaces": ["ml", "hpc"], "jobsNamespace": "ml", "createJobsNamespace": False},
     "with doors": {
         "doors": {"enabled": True, "user": "system:serviceaccount:ml:default", "from": [{"podSelector": {}}]},
     },
@@ -37,6 +39,7 @@ VARIANTS: dict[str, Document] = {
             "admins": ["eva"],
             "token_audiences": ["swell"],
             "keep_s": None,
+            "notices": {"addresses": ["https://hooks.slack.com/services/"], "networks": ["10.20.0.0/16", "fd00::1"]},
             "cluster": {"stand_ins": False},
         },
         "adminToken": {"existingSecret": "swell-admin", "key": "password"},

@@ -11,7 +11,7 @@ from cluster.api import condition
 from cluster.cluster import Cluster
 from cluster.images import name_of
 
-from .chart import CHART, NAMESPACE, Document, helm
+from .chart import CHART, JOBS_NAMESPACE, NAMESPACE, Document, helm
 
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -86,7 +86,7 @@ class Installed:
 
     def remove(self) -> None:
         self.uninstall()
-        self.api.kubectl("delete", "namespace", NAMESPACE, "--wait")
+        self.api.kubectl("delete", "namespace", NAMESPACE, JOBS_NAMESPACE, "--wait", "--ignore-not-found")
         self.api.kubectl("delete", "persistentvolume", "swell", "--wait")
 
 

@@ -11,7 +11,7 @@ import pytest
 from swell.config import parse_config
 from swell.listening import read_listening
 
-from .chart import CHART, NAMESPACE, VARIANTS, helm, of_kind, render_manifests, rendered
+from .chart import CHART, JOBS_NAMESPACE, NAMESPACE, VARIANTS, helm, of_kind, render_manifests, rendered
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -44,6 +44,10 @@ def test_nothing_of_helm_is_in_the_plain_manifests() -> None:
         ({"config": {"cluster": {"stand_ins": "no"}}}, "got string, want boolean"),
         ({"config": {"cluster": {"namespace": "ml"}}}, "additional properties 'namespace' not allowed"),
         ({"config": {"limits": {"default": {"gpu": 1}}}}, "additional properties 'gpu' not allowed"),
+        ({"jobsNamespace": NAMESPACE}, "jobsNamespace is swell, the release's own namespace: whoever may create pods"),
+        ({"jobsNamespace": "Not_A_Name"}, "does not match pattern"),
+        ({"config": {"notices": {"addresses": ["hooks.slack.com"]}}}, "does not match pattern"),
+        ({"config": {"notices": {"commands": True}}}, "additional properties 'commands' not allowed"),
         ({"service": {"port": "eighty"}}, "got string, want integer"),
         ({"image": {"pullPolicy": "Sometimes"}}, "value must be one of"),
         ({"doors": {"enabled": True}}, "doors.user is needed: whoever reaches a door acts as this user of the cluster"),
@@ -55,7 +59,7 @@ def test_nothing_of_helm_is_in_the_plain_manifests() -> None:
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(values: dict[str, Any], said: str) -> None:
-    done = helm("template", "swell", CHART, values=values)
+    done = helm("template", "swell", CHART, "--namespace", NAMESPACE, values=values)
     assert done.returncode != 0
     assert said in done.stderr
 
@@ -82,19 +86,57 @@ def test_the_server_reads_the_settings_as_they_were_given(variant: str) -> None:
 
 def test_doors_are_served_under_the_old_names_and_ports_and_act_as_the_user_that_was_named() -> None:
     documents = rendered(VARIANTS["with doors"])
-    expected = {"genai-workload-manager-service": 8000, "monitor": 6000, "job-metadata-manager": 5000}
+    expected = {"genai-workload-manager-service": 8000, "monitor": 6000, "job-metadata-manager-service": 5000}
     doors = parse_config(json.loads(of_kind(documents, "ConfigMap")["swell"]["data"]["config.json"])).doors
     found = {door.hosts[0]: (door.name, door.port, door.user, door.address) for door in doors}
     assert found == {
         name: ("genai", port, "system:serviceaccount:ml:default", "0.0.0.0") for name, port in expected.items()
     }
-    services = of_kind(documents, "Service")
-    assert {name: services[name]["spec"]["ports"][0]["port"] for name in expected} == expected
+    [aliased] = [door for door in doors if door.hosts[0] == "job-metadata-manager-service"]
+    expected["job-metadata-manager"] = 5000  # what the chart of before called it
+    assert "job-metadata-manager" in aliased.hosts
+    services = [one for one in documents if one["kind"] == "Service" and one["metadata"]["name"] in expected]
+    ports = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"]["ports"][0]["port"] for one in services
+    }
+    assert ports == {(where, name): port for where in (NAMESPACE, JOBS_NAMESPACE) for name, port in expected.items()}
+    elsewhere = {one["spec"]["externalName"] for one in services if one["metadata"]["namespace"] == JOBS_NAMESPACE}
+    assert elsewhere == {f"{name}.{NAMESPACE}.svc.cluster.local" for name in expected}
     policy = of_kind(documents, "NetworkPolicy")["swell"]["spec"]["ingress"]
     assert [(sorted(str(port["port"]) for port in rule["ports"]), rule.get("from")) for rule in policy] == [
         (["http"], None),
         (["5000", "6000", "8000"], [{"podSelector": {}}]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("variant", "made", "bound"),
+    [
+        ("as it is", ["swell-jobs"], []),
+        ("in two namespaces", ["swell-jobs"], ["hpc", "ml", "swell-jobs"]),
+        ("with jobs in one of two", [], ["hpc", "ml"]),
+    ],
+)
+def test_jobs_that_name_no_namespace_have_one_that_is_not_the_servers(
+    variant: str, made: list[str], bound: list[str]
+) -> None:
+    """Whoever could create pods beside the server could mount its secrets."""
+    documents = rendered(VARIANTS[variant])
+    assert list(of_kind(documents, "Namespace")) == made
+    runs = [one for one in documents if one["kind"] == "RoleBinding" and one["roleRef"]["kind"] == "ClusterRole"]
+    assert sorted(one["metadata"]["namespace"] for one in runs) == bound
+    [container] = of_kind(documents, "Deployment")["swell"]["spec"]["template"]["spec"]["containers"]
+    given = VARIANTS[variant].get("jobsNamespace", "swell-jobs")
+    assert [word for word in container["args"] if "namespace" in word] == [
+        "--namespace=swell",
+        f"--jobs-namespace={given}",
+    ]
+
+
+def test_doors_let_in_pods_beside_the_server_and_those_of_jobs_unless_somebody_else_is_named() -> None:
+    policy = of_kind(rendered({"doors": {"enabled": True, "user": "eva"}}), "NetworkPolicy")["swell"]["spec"]["ingress"]
+    jobs = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": JOBS_NAMESPACE}}}
+    assert policy[1]["from"] == [{"podSelector": {}}, jobs]
 
 
 def test_without_doors_nothing_answers_without_a_token() -> None:

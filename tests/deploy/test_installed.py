@@ -17,13 +17,14 @@ from cluster.images import name_of
 from cluster.starting import module_cluster
 from server import SWELL
 
-from .chart import NAMESPACE, VARIANTS, Document
-from .installed import PODS, Installed, is_ready
+from .chart import JOBS_NAMESPACE, NAMESPACE, VARIANTS, Document
+from .installed import Installed, is_ready
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 #: The image's own; one of a range that OpenShift would give a namespace.
 UIDS = {"as it is": 10001, "openshift": 1_000_660_000}
+JOB_PODS = f"/api/v1/namespaces/{JOBS_NAMESPACE}/pods"
 HOST = f"swell.{NAMESPACE}.svc:8080"
 BEN = "system:serviceaccount:ml:ben"
 #: Asked from within the pod, by the name of a Service: status, and the answer.
@@ -108,6 +109,7 @@ def test_it_answers_to_the_names_of_its_services(installed: Installed) -> None:
         ("/readyz", f"{installed.pod()['status']['podIP']}:8080"): 200,
         ("/get_all_jobs", "genai-workload-manager-service:8000"): 200,
         ("/freegpu", "monitor.swell.svc.cluster.local:6000"): 200,
+        ("/get_all_jobs", "job-metadata-manager-service.swell:5000"): 200,
         ("/get_all_jobs", "job-metadata-manager.swell:5000"): 200,
         ("/get_all_jobs", "monitor:5000"): 403,
     }
@@ -176,7 +178,7 @@ class Laptop:
 
     def until_runs(self, job: str, *, width: int) -> None:
         """Its pods run, and there are so many: seen with kubectl, then asked."""
-        ready = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=swell.dev/job%3D{job}"
+        ready = f"{JOB_PODS}?labelSelector=swell.dev/job%3D{job}"
         self._installed.api.until(ready, lambda items: [is_ready(one) for one in items.values()] == [True] * width)
         while ((found := self.shown(job))["state"], found["width"]) != ("running", width):
             assert found["state"] in ("running", "stopping", "queued", "starting"), found
@@ -203,7 +205,7 @@ def test_every_command_works_with_the_server_in_its_pod(installed: Installed, tm
     laptop.swell("wait", wide, code=1)
     laptop.swell("delete", gang, wide)
     assert not {int(gang), int(wide)} & {one["id"] for one in json.loads(laptop.swell("ps", "-a", "-o", "json"))}
-    installed.api.until(f"{PODS}?labelSelector=swell.dev/job%3D{gang}", lambda items: not items)
+    installed.api.until(f"{JOB_PODS}?labelSelector=swell.dev/job%3D{gang}", lambda items: not items)
 
 
 # -- with helm -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import yaml
 from cluster.binaries import program
 from cluster.cluster import Cluster
 
-from .chart import ACCOUNT, NAMESPACE, VARIANTS, render_manifests, rendered
+from .chart import ACCOUNT, JOBS_NAMESPACE, NAMESPACE, VARIANTS, render_manifests, rendered
 from .schemas import write_schemas
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -102,7 +102,7 @@ def namespaces(control_plane: Cluster) -> None:
     control_plane.api.apply(*({"apiVersion": "v1", "kind": "Namespace", "metadata": restricted(name)} for name in ALL))
 
 
-ALL = (NAMESPACE, "ml", "hpc", "elsewhere")
+ALL = (NAMESPACE, JOBS_NAMESPACE, "ml", "hpc", "elsewhere")
 
 
 def restricted(name: str) -> dict[str, Any]:
@@ -139,6 +139,7 @@ def apply(cluster: Cluster, text: str, *words: str) -> subprocess.CompletedProce
             "as it is",
             {
                 NAMESPACE: WHERE_IT_RUNS_JOBS | LEASES,
+                JOBS_NAMESPACE: WHERE_IT_RUNS_JOBS,
                 "ml": WHERE_IT_RUNS_JOBS,
                 "elsewhere": WHERE_IT_RUNS_JOBS,
             },
@@ -147,6 +148,7 @@ def apply(cluster: Cluster, text: str, *words: str) -> subprocess.CompletedProce
             "in two namespaces",
             {
                 NAMESPACE: EVERYWHERE | OF_ITS_OWN | LEASES,
+                JOBS_NAMESPACE: WHERE_IT_RUNS_JOBS,
                 "ml": WHERE_IT_RUNS_JOBS,
                 "hpc": WHERE_IT_RUNS_JOBS,
                 "elsewhere": EVERYWHERE,

@@ -15,14 +15,15 @@ import pytest
 from nvml import Driver, process
 from server import SWELL, Gate, Server
 from swell.doctor import Finding
+from swell.doctor.containers import containers_finding
 from swell.doctor.finding import Level
 from swell.doctor.gpus import ask_driver, driver_findings, mps
-from swell.doctor.machine import cgroups, clock, containers, open_files
+from swell.doctor.machine import ask_limits, clock, limits, open_files
 from swell.doctor.service import examine_service
 from swell.state import StateFolder
 
 HIDDEN = "somebody (an unknown amount, process 7: not to be seen here)"
-TOPICS = ["asked", "driver", "MPS", "containers", "cgroups", "clock", "open files", "state folder", "server", "worker"]
+TOPICS = ["asked", "driver", "MPS", "containers", "limits", "clock", "open files", "state folder", "server", "worker"]
 
 
 def gpu(**values: Any) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def gpu(**values: Any) -> dict[str, Any]:
 
 
 def user(**values: Any) -> dict[str, Any]:
-    known = {"pid": 7, "used_mib": 40, "user": "ann", "command": "python x", "attempt": None, "store": None}
+    known = {"pid": 7, "used_mib": 40, "user": "ann", "command": "python x", "job": None, "store": None}
     return {**known, **values}
 
 
@@ -44,11 +45,15 @@ def told(said: dict[str, Any]) -> list[tuple[str, str]]:
     [
         (gpu(), ("ok", "GPU-a: A100, 100 MiB, 50 MiB used by nobody")),
         (
-            gpu(processes=[user(attempt="12.3", store="ours")]),
+            gpu(processes=[user(job=12, store="ours")]),
             ("ok", "GPU-a: A100, 100 MiB, 50 MiB used by job 12 (40 MiB, process 7: python x)"),
         ),
         (
-            gpu(processes=[user(attempt="12.3", store="theirs")]),
+            gpu(processes=[user(store="ours")]),  # it says whose it is, and not which
+            ("note", "GPU-a: A100, 100 MiB, 50 MiB used by ann (40 MiB, process 7: python x)"),
+        ),
+        (
+            gpu(processes=[user(job=12, store="theirs")]),
             ("note", "GPU-a: A100, 100 MiB, 50 MiB used by ann (40 MiB, process 7: python x)"),
         ),
         (
@@ -98,27 +103,52 @@ def test_mps_is_looked_for(variables: dict[str, str], commands: dict[int, str], 
     assert (found.topic, str(found.level), found.text) == ("MPS", level, text)
 
 
+NO_ROOT = "we may not make control groups in /sys/fs/cgroup"
+
+
 @pytest.mark.parametrize(
-    ("files", "level", "beginning"),
+    ("not_enforced", "level", "text"),
     [
-        (["cgroup.controllers", "user/x/cgroup.procs"], "ok", "version 2, writable"),
-        (["cgroup.controllers"], "note", "version 2, but our own may not be written"),
-        (["unified/cgroup.controllers", "memory/tasks"], "note", "hybrid"),
-        (["memory/tasks"], "note", "version 1"),
-        ([], "note", "none under"),
+        ([], "ok", "tasks are kept to their memory, CPUs and GPUs, and to a number of processes"),
+        (
+            [{"limit": "--memory", "why": NO_ROOT}, {"limit": "--cpus", "why": NO_ROOT}, {"limit": "x", "why": "y"}],
+            "note",
+            f"not enforced, only counted: --memory, --cpus ({NO_ROOT}); x (y)",
+        ),
+        (None, "note", "whether tasks can be kept to what they asked for could not be found out"),
     ],
 )
-def test_cgroups_are_told_apart(tmp_path: Path, files: list[str], level: str, beginning: str) -> None:
-    for name in files:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    found = cgroups(tmp_path, "4:memory:/a\n0::/user/x\n")
-    assert (str(found.level), found.text[: len(beginning)]) == (level, beginning)
+def test_what_is_not_enforced_is_said_and_why(not_enforced: list[dict[str, str]] | None, level: str, text: str) -> None:
+    found = limits(not_enforced)
+    assert (found.topic, str(found.level), found.text) == ("limits", level, text)
+
+
+def test_what_a_worker_of_ours_could_enforce_is_found_out_and_leaves_nothing() -> None:
+    before = sorted(Path("/sys/fs/cgroup").glob("*/swell-probe*"))
+    assert ask_limits() is not None
+    assert sorted(Path("/sys/fs/cgroup").glob("*/swell-probe*")) == before
+
+
+@pytest.mark.parametrize(
+    ("trial", "is_box_root", "level", "text"),
+    [
+        ({"runtime": "podman", "seconds": 0.9}, False, "ok", "podman started one as you in 0.9 s; it is removed"),
+        ({"runtime": "podman", "seconds": 0.9}, True, "note", "podman started one as root in 0.9 s; it is removed"),
+        ({"runtime": "docker", "problem": "no engine"}, False, "problem", "docker starts none: no engine"),
+        ({"runtime": ""}, False, "note", "there is neither podman nor docker"),
+    ],
+)
+def test_what_became_of_a_trial_container_is_told(
+    trial: dict[str, Any], is_box_root: bool, level: str, text: str
+) -> None:
+    found = containers_finding(trial, is_box_root=is_box_root)
+    assert (found.topic, str(found.level), found.text) == ("containers", level, text)
+    assert bool(found.next) == (level != "ok")
 
 
 def test_this_machine_can_be_looked_at() -> None:
-    found = [containers(), clock(), open_files()]
-    assert [finding.topic for finding in found] == ["containers", "clock", "open files"]
+    found = [clock(), open_files()]
+    assert [finding.topic for finding in found] == ["clock", "open files"]
     assert all(isinstance(finding, Finding) and finding.text for finding in found)
 
 

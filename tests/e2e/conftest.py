@@ -7,6 +7,9 @@ import pytest
 
 from server import Gate, Server
 
+from .containers import ContainerRuntime, podman
+from .docker import docker
+
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Iterator[Server]:
@@ -36,3 +39,16 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
     made = Gate(tmp_path / "gate")
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def docker_runtime() -> Iterator[ContainerRuntime]:
+    with docker() as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=["podman", "docker"])
+def runtime(request: pytest.FixtureRequest) -> ContainerRuntime:
+    """Every test of containers runs with both."""
+    made: ContainerRuntime = podman() if request.param == "podman" else request.getfixturevalue("docker_runtime")
+    return made

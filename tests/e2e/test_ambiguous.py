@@ -8,7 +8,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_an_ambiguous_name_is_refused_for_cancel_and_delete_and_nothing_changes(server):
-    jobs = [server.start("--name", "twins", "--gpus", "64", "--", "true") for _ in range(2)]
+    jobs = [server.start("--name", "twins", "--wait-for-nodes", "--gpus", "64", "--", "true") for _ in range(2)]
     server.until_true(jobs[-1], lambda document: document["reason"]["code"] == "CannotRunHere")
     before = server.settled()
     done = server.swell("cancel", "twins")

@@ -113,7 +113,7 @@ def test_a_request_of_50_megabytes_is_refused_by_the_server_too(server):
     headers = {"Authorization": f"Bearer {server.state.token.read_text().strip()}"}
     connection.request("POST", "/api/v1/jobs", b"x" * 50_000_000, headers)
     response = connection.getresponse()
-    assert (response.status, b"the request has more than 4194304 bytes; send less at once" in response.read()) == (
+    assert (response.status, b"the request has more than 3145728 bytes; send less at once" in response.read()) == (
         413,
         True,
     )

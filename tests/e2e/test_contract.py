@@ -82,7 +82,7 @@ def test_a_job_keeps_the_contract_in_every_state_it_goes_through(server):
     server.until_output(hold, b"up")
     server.until(hold, "running")
     waits = server.start("--name", "waits", "--gpus", "1..4", "--priority", "5", "--", "true")
-    never = server.start("--name", "never", "--gpus", "64", "--", "true")
+    never = server.start("--name", "never", "--wait-for-nodes", "--gpus", "64", "--", "true")
     server.until_true(waits, lambda job: job["reason"]["code"] == "WaitingForRoom")
     server.until_true(never, lambda job: job["reason"]["code"] == "CannotRunHere")
 

@@ -191,7 +191,7 @@ def test_a_job_is_tried_again_as_often_as_it_says(server, tmp_path):
 
 def test_a_command_is_run_when_a_job_has_ended(server, tmp_path):
     pipe = Pipe(tmp_path / "told")
-    notify = f"sh -c 'echo $SWELL_JOB_ID $SWELL_NAME $SWELL_STATE $SWELL_EXIT_CODE > {pipe.path}'"
+    notify = f"sh -c 'echo $SWELL_JOB_ID $SWELL_NAME $SWELL_JOB_STATE $SWELL_EXIT_CODE > {pipe.path}'"
     job = server.start("--name", "teller", "--notify", notify, "--", "sh", "-c", "exit 4")
     assert pipe.line() == f"{job} teller failed 4\n"
 
@@ -223,8 +223,10 @@ def test_an_address_gets_json_and_only_about_errors_when_told_so(server):
         ear.shutdown()
     [document] = got
     assert document.pop("ended_at")
-    assert document.pop("user")
-    assert document == {"job": job, "name": "bad", "state": "failed", "exit_code": 1, "reason": "TaskFailed"}
+    user = document.pop("user")
+    text = f"job {job} (bad) of {user} failed: TaskFailed, exit code 1"
+    facts = {"job": job, "name": "bad", "state": "failed", "exit_code": 1, "reason": "TaskFailed"}
+    assert document == {**facts, "text": text}
 
 
 def test_tensorboard_is_started_and_stopped_with_the_job(server, tmp_path, gate):

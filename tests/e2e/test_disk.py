@@ -40,7 +40,7 @@ def test_a_full_disk_refuses_new_jobs_loses_none_and_goes_on_when_there_is_room(
     server = on_tmpfs
     running = server.start("--name", "running", "--", "sh", "-c", f"echo up; read line < {gate}; exit 7")
     server.until(running, "running")
-    queued = server.start("--name", "queued", "--gpus", "64", "--", "true")
+    queued = server.start("--name", "queued", "--wait-for-nodes", "--gpus", "64", "--", "true")
     server.until_true(queued, lambda document: document["reason"]["code"] == "CannotRunHere")
 
     ballast = fill(server.root)
@@ -87,7 +87,7 @@ def test_a_server_does_not_start_on_a_full_disk_and_finds_everything_when_there_
 
 def test_a_read_only_folder_is_refused_and_accepted_jobs_are_there_when_it_is_writable_again(on_tmpfs):
     server = on_tmpfs
-    job = server.start("--name", "waits", "--gpus", "64", "--", "true")
+    job = server.start("--name", "waits", "--wait-for-nodes", "--gpus", "64", "--", "true")
     server.down()
     before = sorted(path.name for path in server.root.iterdir())
     run("mount", "-o", "remount,ro", str(server.root))
@@ -112,7 +112,7 @@ def test_a_disk_that_turns_read_only_under_a_server_refuses_new_jobs_and_loses_n
     outside = Gate(tmp_path / "gate")
     try:
         with Server(tmp_path) as server:
-            queued = server.start("--name", "queued", "--gpus", "64", "--", "true")
+            queued = server.start("--name", "queued", "--wait-for-nodes", "--gpus", "64", "--", "true")
             running = server.start("--name", "running", "--", "sh", "-c", f"echo up; read line < {outside}")
             server.until_output(running, b"up")
             os.sync()  # what is lost with power is the next test's
@@ -140,7 +140,7 @@ def test_a_disk_that_turns_read_only_under_a_server_refuses_new_jobs_and_loses_n
 
 
 def test_a_server_starts_again_after_a_power_cut_has_emptied_what_was_not_yet_on_disk(own_server):
-    job = own_server.start("--gpus", "64", "--", "true")
+    job = own_server.start("--wait-for-nodes", "--gpus", "64", "--", "true")
     own_server.kill_everything()
     (own_server.root / "port").write_bytes(b"")  # written without fsync: this is what ext4 leaves
     try:

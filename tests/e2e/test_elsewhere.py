@@ -68,7 +68,7 @@ def test_everything_that_goes_over_http_works_from_elsewhere(laptop: Laptop):
     assert (ran.code, ran.stdout) == (3, "/\nb--\n")
 
     manifest = "apiVersion: swell/v1\nkind: Job\nmetadata: {name: wide}\nspec: {command: [sleep, '600'], gpus: 99}\n"
-    job = laptop.swell("submit", "-f", "-", stdin=manifest).stdout.strip()
+    job = laptop.swell("submit", "--wait-for-nodes", "-f", "-", stdin=manifest).stdout.strip()
     assert "wide" in {row["name"] for row in laptop.swell("ps", "-o", "json").json}
     assert laptop.swell("why", job).stdout.startswith(f"job {job} (wide) is queued: CannotRunHere")
     assert laptop.swell("show", job, "-o", "json").json["spec"]["workdir"] == "/"
@@ -110,7 +110,8 @@ def test_a_server_that_nobody_vouches_for_is_not_logged_in_to(laptop: Laptop):
     assert done.code == 2
     assert done.stderr == (
         f"swell: the certificate of {laptop.front.url} is not trusted: self-signed certificate; "
-        f"name who vouches for it: swell login {laptop.front.url} --ca FILE\n"
+        f"name its fingerprint, as `swell up` printed it where it runs: swell login {laptop.front.url} --fingerprint "
+        "SHA256, or name who vouches for it: --ca FILE\n"
     )
     assert not (laptop.home / ".config").exists()
 

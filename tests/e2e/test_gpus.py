@@ -113,7 +113,9 @@ def test_a_gpu_that_falls_off_the_bus_is_not_offered_and_its_task_is_left_alone(
     driver.change("GPU-a", broken=True)
     until(lambda: gpus(box), lambda found: set(found) == {"GPU-b"})
     wide = box.start("--gpus", "2", "--", "true")
-    until(lambda: box.client().why(wide), lambda why: why is not None and why.code == "CannotRunHere")
+    why = until(lambda: box.client().why(wide), lambda why: why is not None and why.code == "WorkerUnreachable")
+    assert why is not None
+    assert why.message == ("it wants 1 CPU, 2 GPUs, which only fits with GPUs that have stopped to answer: GPU-a")
     assert box.until(on_a, "running")["attempts"] == 1
     assert (metric(box, "swell_gpus", state="free"), box.swell("nodes").code) == (1.0, 0)
     driver.change("GPU-a", broken=False)

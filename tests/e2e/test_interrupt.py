@@ -109,7 +109,7 @@ def test_an_answer_nobody_understands_is_asked_again_and_a_second_ctrl_c_detache
 
 
 def test_a_job_that_still_waits_can_be_cancelled_in_the_same_way(server):
-    with terminal(server, "run", "--gpus", "64", "--", "true") as child:
+    with terminal(server, "run", "--wait-for-nodes", "--gpus", "64", "--", "true") as child:
         child.expect(r"swell: job (\d+) waits: ")
         job = int(child.match[1])
         interrupt(child)

@@ -174,7 +174,7 @@ def test_following_events_ends_with_a_word_when_the_server_dies(own_server):
     process = own_server.spawn("events", "-f")
     assert process.stdout is not None
     assert process.stdout.readline().split() == [b"AT", b"JOB", b"EVENT", b"BY", b"DETAIL"]
-    own_server.start("--gpus", "64", "--", "true")
+    own_server.start("--wait-for-nodes", "--gpus", "64", "--", "true")
     for line in process.stdout:  # the stream is open when something came through it
         if b"Submitted" in line:
             break
@@ -253,7 +253,7 @@ def test_a_running_job_is_not_deleted_and_an_ended_one_is_with_its_logs(server):
 
 
 def test_why_says_what_is_true_and_what_to_do(server):
-    job = server.start("--name", "too-wide", "--gpus", "64", "--", "true")
+    job = server.start("--name", "too-wide", "--wait-for-nodes", "--gpus", "64", "--", "true")
     server.until_true(job, lambda document: document["reason"]["code"] == "CannotRunHere")
     lines = server.swell("why", "too-wide").stdout.splitlines()
     assert lines[0] == f"job {job} (too-wide) is queued: CannotRunHere"

@@ -49,4 +49,7 @@ def test_what_has_no_effect_is_said_and_keeps_nothing_from_running(server, tmp_p
     done = server.swell("submit", "--wait", "-f", str(file))
     said = "spec.priorityClassName 'high' is not known here and has no effect; write priority: 100"
     assert (done.code, done.stderr.splitlines()[0]) == (0, f"swell: {file}: {said}"), done
-    assert server.swell("show", "-o", "json", done.stdout.split()[0]).json["spec"]["notes"] == [said]
+    assert server.swell("show", "-o", "json", done.stdout.split()[0]).json["spec"]["notes"] == [
+        said,
+        "this machine runs processes, not pods, so these fields have no effect: image, nodeSelector",
+    ]

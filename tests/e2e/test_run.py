@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_run_says_why_it_waits_and_goes_on_when_there_is_room(server):
 
 
 def test_a_job_that_can_never_run_here_says_so_at_once(server):
-    process = server.spawn("run", "--gpus", "64", "--", "true")
+    process = server.spawn("run", "--wait-for-nodes", "--gpus", "64", "--", "true")
     assert process.stderr is not None
     process.stderr.readline()
     said = process.stderr.readline().decode()
@@ -239,7 +240,7 @@ def test_bytes_that_are_no_utf8_survive_in_variables_words_and_folders(server, t
         assert server.swell(command, str(job)).code == 0
 
 
-def test_a_task_is_told_its_rank_and_count_also_when_it_is_alone(server):
+def test_a_task_is_told_its_rank_and_count_unless_it_has_several_gpus_to_start_ranks_on(server):
     names = (
         "RANK",
         "WORLD_SIZE",
@@ -251,9 +252,9 @@ def test_a_task_is_told_its_rank_and_count_also_when_it_is_alone(server):
     )
     script = " ".join(f"${{{name}-unset}}" for name in names)
     alone = server.swell("run", "--", "sh", "-c", f'echo "{script}"')
-    assert alone.stdout == "0 1 0 0 0  0\n"
+    assert alone.stdout == "0 1 unset 0 0  0\n"
     wide = server.swell("run", "--gpus", "2", "--", "sh", "-c", f'echo "{script}"')
-    assert re.fullmatch(r"0 1 0 0 2 sim-\d,sim-\d 0\n", wide.stdout)
+    assert re.fullmatch(r"unset 1 unset 0 2 sim-\d,sim-\d 0\n", wide.stdout)
 
 
 def test_a_task_reads_nothing_and_has_no_terminal(server):
@@ -264,6 +265,38 @@ def test_a_task_reads_nothing_and_has_no_terminal(server):
 def test_a_callers_rank_is_not_taken_for_the_jobs(server):
     done = server.swell("run", "--", "sh", "-c", "echo $RANK $WORLD_SIZE", env={"RANK": "7", "WORLD_SIZE": "9"})
     assert done.stdout == "0 1\n"
+    done = server.swell("run", "--gpus", "2", "--", "sh", "-c", "echo ${RANK-unset}", env={"RANK": "7"})
+    assert done.stdout == "unset\n"
+
+
+PYTHON_WAITS = "import os, sys; print('begun'); os.write(1, b'waits\\n'); open(sys.argv[1]).readline()"
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "first"),
+    [
+        ((), {}, b"begun\nwaits\n"),
+        (("--env", "PYTHONUNBUFFERED="), {}, b"waits\n"),
+        ((), {"PYTHONUNBUFFERED": ""}, b"waits\n"),
+    ],
+)
+def test_what_python_prints_is_there_while_it_runs_unless_its_user_wants_it_in_blocks(
+    server, gate, options, env, first
+):
+    """It used to come at the end of the job: Python writes to a file in blocks, and a log is a file. Our tests did not
+    see it because they set the variable for everything."""
+    job = server.start(*options, "--", sys.executable, "-c", PYTHON_WAITS, str(gate), env=env)
+    assert server.until_output(job, b"waits\n") == first
+    gate.open()
+    server.until(job, "succeeded")
+
+
+def test_a_launcher_whose_python_has_no_torch_says_so_and_what_to_do(server):
+    done = server.swell("run", "--name", "lacks", "--gpus", "2", "--torchrun", "--", sys.executable, "train.py")
+    assert done.code == 127
+    assert f"swell: --torchrun needs the package torch, which {sys.executable} does not have; activate" in done.stdout
+    shown = server.swell("show", "lacks").stdout
+    assert re.search(r"^command: +\S+python\S* train.py\nlauncher: +torchrun$", shown, re.MULTILINE), shown
 
 
 # -- stopping ------------------------------------------------------------------------------------------------------

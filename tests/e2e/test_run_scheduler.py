@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from api.doors.foreign import Foreign
-from server import Gate, Server
+from server import Gate
 
-from .containers import OPTIONS, RUNTIME, free_port, image, left
+from .containers import ContainerRuntime, ContainerServer, free_port
 from .training import EXAMPLES
 
 pytestmark = pytest.mark.slow
 
 #: the machine's own Python in every container: run-scheduler has no word for it
-UP = ("--container-command", RUNTIME, "--container-options", f"{OPTIONS} --volume /usr:/usr:ro")
+PYTHON = "--volume /usr:/usr:ro"
 TOLD = ("CUDA_VISIBLE_DEVICES", "NUM_GPUS", "RESERVED_MEM")
 SHOW = f"""
 import json, os
@@ -46,11 +46,11 @@ runpy.run_path("/custom/plain.py", run_name="__main__")
 
 
 @pytest.fixture(scope="module")
-def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def box(tmp_path_factory: pytest.TempPathFactory, runtime: ContainerRuntime) -> Iterator[ContainerServer]:
     """Two GPUs of 16 GiB."""
-    with Server(tmp_path_factory.mktemp("scheduler"), *UP, gpus=2) as shared:
+    with ContainerServer(tmp_path_factory.mktemp("scheduler"), runtime, PYTHON, gpus=2) as shared:
         yield shared
-        assert left(shared) == []
+        assert shared.left() == []
 
 
 @pytest.fixture
@@ -66,18 +66,18 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
-def schedule(box: Server, code: Path, *words: str, **variables: str) -> int:
+def schedule(box: ContainerServer, code: Path, *words: str, **variables: str) -> int:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     where = ("--custom_dir", str(code), "--snapshots_dir", str(code.parent / "shots"))
     return box.beside("run-scheduler", "job", *where, *words, HOME=str(code.parent), PATH=path, **variables).id
 
 
-def told(box: Server, job: int) -> dict[str, Any]:
+def told(box: ContainerServer, job: int) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(box.until_output(job, b"\n"))
     return found
 
 
-def let_end(box: Server, gate: Gate, *jobs: int) -> None:
+def let_end(box: ContainerServer, gate: Gate, *jobs: int) -> None:
     for _ in jobs:
         gate.open()
     for job in jobs:
@@ -87,7 +87,7 @@ def let_end(box: Server, gate: Gate, *jobs: int) -> None:
 SHARE = ("--script_path", "show.py", "--is_single_gpu", "True", "--estimated_memory", "4096")
 
 
-def test_two_jobs_share_one_gpu_and_know_what_they_may_use_of_it(box: Server, code: Path, gate: Gate) -> None:
+def test_two_jobs_share_one_gpu_and_know_what_they_may_use_of_it(box: ContainerServer, code: Path, gate: Gate) -> None:
     one, two = (schedule(box, code, *SHARE, GATE=str(gate)) for _ in range(2))
     expected = {"CUDA_VISIBLE_DEVICES": "sim-0", "NUM_GPUS": "1", "RESERVED_MEM": "4096"}
     assert [told(box, one), told(box, two)] == [expected, expected]
@@ -96,7 +96,7 @@ def test_two_jobs_share_one_gpu_and_know_what_they_may_use_of_it(box: Server, co
     let_end(box, gate, one, two)
 
 
-def test_with_sharing_disabled_each_has_a_gpu_of_its_own(box: Server, code: Path, gate: Gate) -> None:
+def test_with_sharing_disabled_each_has_a_gpu_of_its_own(box: ContainerServer, code: Path, gate: Gate) -> None:
     one, two = (schedule(box, code, *SHARE, "--disable_gpu_sharing", GATE=str(gate)) for _ in range(2))
     found = [told(box, job) for job in (one, two)]
     assert [(one["CUDA_VISIBLE_DEVICES"], one["RESERVED_MEM"]) for one in found] == [
@@ -108,8 +108,8 @@ def test_with_sharing_disabled_each_has_a_gpu_of_its_own(box: Server, code: Path
     let_end(box, gate, one, two)
 
 
-def test_in_a_container_the_three_folders_are_mounted_and_the_script_reports(box: Server, code: Path) -> None:
-    words = ("--image_name", image(), "--script_path", "look.py", "--max_epochs", "3")
+def test_in_a_container_the_three_folders_are_mounted_and_the_script_reports(box: ContainerServer, code: Path) -> None:
+    words = ("--image_name", box.runtime.image, "--script_path", "look.py", "--max_epochs", "3")
     job = schedule(box, code, *words, *SHARE[2:])
     document = box.until(job, "succeeded", "failed")
     log = b"".join(box.client().logs(job)).decode()
@@ -118,9 +118,9 @@ def test_in_a_container_the_three_folders_are_mounted_and_the_script_reports(box
     assert (code.parent / f"shots/{box.store[:8]}-{job}/weight.json").exists()
 
 
-def test_a_port_of_this_machine_leads_into_the_container_which_still_reports(box: Server, code: Path) -> None:
+def test_a_port_of_this_machine_leads_into_the_container_which_still_reports(box: ContainerServer, code: Path) -> None:
     port = free_port()
-    words = ("--image_name", image(), "--script_path", "/custom/serve.py", "--max_epochs", "2")
+    words = ("--image_name", box.runtime.image, "--script_path", "/custom/serve.py", "--max_epochs", "2")
     job = schedule(box, code, *words, "--port_mapping", f"{port}:80")
     box.until_output(job, b"listening")
     with socket.create_connection(("127.0.0.1", port), timeout=10) as line:
@@ -130,18 +130,18 @@ def test_a_port_of_this_machine_leads_into_the_container_which_still_reports(box
     assert (document["state"], progress) == ("succeeded", 2.0), b"".join(box.client().logs(job))
 
 
-def test_a_guess_of_an_hour_or_less_is_refused_and_nothing_is_submitted(box: Server, code: Path) -> None:
+def test_a_guess_of_an_hour_or_less_is_refused_and_nothing_is_submitted(box: ContainerServer, code: Path) -> None:
     before = box.jobs()
     done = box.beside("run-scheduler", "job", "--script_path", "show.py", "--est_nhours", "1", HOME=str(code.parent))
     assert (done.code, "est_nhours is 1, but must be more than 1" in done.stderr) == (2, True), done
     assert box.jobs() == before
 
 
-def test_the_older_submit_shares_a_gpu_when_it_says_so(box: Server, code: Path) -> None:
+def test_the_older_submit_shares_a_gpu_when_it_says_so(box: ContainerServer, code: Path) -> None:
     """Its `disableGPUSharing` is true unless it says otherwise."""
     gate = Gate(code / "gate")
     door = Foreign(box.swell("door", "address", "kubeprofiler").stdout.strip())
-    body = {"jobName": "old", "scriptPath": "show.py", "directoryToMount": str(code), "dockerImage": image()}
+    body = {"jobName": "old", "scriptPath": "show.py", "directoryToMount": str(code), "dockerImage": box.runtime.image}
     body |= {"isSingleGPU": True, "estimatedMemory": 4096}
     answers = [door.ask("POST", "/submit", {**body, **more}) for more in ({"disableGPUSharing": False},) * 2 + ({},)]
     assert [status for status, _ in answers] == [201, 201, 201], answers

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from swell.errors import Rejected
-from swell.foreign.run_scheduler import Scheduled, render_manifest
+from swell.foreign.run_scheduler import Scheduled, read_switch, render_manifest
 from swell.manifests import Context, read_document
 from swell.model.resources import Resources
 
@@ -36,7 +36,9 @@ def test_with_nothing_but_a_script_it_takes_one_gpu_up_to_all_of_a_machine_and_n
             {"is_single_gpu": True, "estimated_memory_mib": 6144, "disable_gpu_sharing": True},
             {"gpuMemory": "6144MiB", "exclusive": True},
         ),
-        ({"estimated_memory_mib": 6144}, {"gpus": "1..4"}),
+        ({"estimated_memory_mib": 1000}, {"gpuMemory": "1000MiB"}),
+        ({"estimated_memory_mib": 1000, "reports": True}, {"gpus": "1..4"}),
+        ({"is_single_gpu": True, "estimated_memory_mib": 1000, "reports": True}, {"gpuMemory": "1000MiB"}),
         ({"estimated_memory_mib": 6144, "disable_gpu_sharing": True}, {"gpus": "1..4"}),
         ({"gpus_per_node": 0}, {"gpus": "1..1"}),
         ({"gpus_per_node": 8}, {"gpus": "1..8"}),
@@ -63,6 +65,21 @@ def test_our_reader_understands_what_is_made_of_it(words, asked):
     made = read_document(render_manifest(Scheduled(name="job", script_path="x.py", **words), gpus_per_node=4), CONTEXT)
     assert [role.resources for role in made.roles] == [asked]
     assert (made.container is None) == ("image" not in words)
+
+
+@pytest.mark.parametrize("word", ["true", "True", "YES", "on", "1", "y", " t "])
+def test_people_say_yes_in_several_words(word):
+    assert read_switch(word) is True
+
+
+@pytest.mark.parametrize("word", ["false", "No", "OFF", "0", "n", "f"])
+def test_and_no(word):
+    assert read_switch(word) is False
+
+
+@pytest.mark.parametrize("word", ["", "maybe", "2", "yess", "train"])
+def test_any_other_word_is_neither(word):
+    assert read_switch(word) is None
 
 
 def test_the_guess_of_its_hours_and_its_epochs_are_kept():

@@ -12,10 +12,16 @@ from swell.model.job import JobSpec
 
 CONTEXT = Context(workdir="/home/ann", umask=0o027)
 GPU = "nvidia.com/gpu"
+HERE = "this machine runs processes, not pods, so these fields have no effect"
 
 
 def container(**fields: Any) -> dict[str, Any]:
     return {"name": "main", "image": "python:3.12", "command": ["train"], **fields}
+
+
+def told(spec: JobSpec) -> tuple[str, ...]:
+    """Its notes, but for the one about fields that mean nothing where processes run."""
+    return tuple(note for note in spec.notes if not note.startswith(HERE))
 
 
 def gpus(requests: object = None, limits: object = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from swell.model.job import JobSpec
 from swell.model.placement import Company, Effect, Operator, Requirement, Rules, Term, Toleration
 
-from .kubernetes import container, job, jobset, pod, pytorchjob, read, refusal, replicas, replicated, template
+from .kubernetes import container, job, jobset, pod, pytorchjob, read, refusal, replicas, replicated, template, told
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -18,7 +18,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 def rules(**spec: Any) -> Rules | None:
     found = read(pod(**spec))
-    assert found.notes == ()
+    assert told(found) == ()
     return found.roles[0].rules
 
 
@@ -163,7 +163,7 @@ def test_wishes_are_noted_and_have_no_effect():
     wish = {"weight": 1, "preference": {"matchExpressions": []}}
     spec = read(pod(affinity={"nodeAffinity": {PREFERRED: [wish]}, "podAntiAffinity": {PREFERRED: [wish]}}))
     assert spec.roles[0].rules is None
-    assert spec.notes == (
+    assert told(spec) == (
         f"spec.affinity.nodeAffinity.{PREFERRED} is a wish and has no effect",
         f"spec.affinity.podAntiAffinity.{PREFERRED} is a wish and has no effect",
     )
@@ -182,7 +182,7 @@ def test_tasks_whose_own_label_they_keep_away_from_are_apart(selector):
     for kind, wanted in (("podAntiAffinity", Company.APART), ("podAffinity", Company.TOGETHER)):
         own = {**labelled, **template(**others(kind, labelSelector=selector))}
         spec = read(job(pod=own, completions=4, parallelism=4))
-        assert (company(spec), spec.notes) == ([wanted], ())
+        assert (company(spec), told(spec)) == ([wanted], ())
 
 
 def test_labels_that_controllers_give_their_pods_count():
@@ -209,7 +209,7 @@ def test_labels_that_controllers_give_their_pods_count():
 def test_what_is_asked_of_other_pods_is_noted(given):
     spec = read(pod(**given))
     assert spec.roles[0].rules is None
-    assert spec.notes == (
+    assert told(spec) == (
         (
             f"spec.affinity.podAntiAffinity.{REQUIRED}[0] is not about this role's own tasks on single nodes "
             "and has no effect"

@@ -23,6 +23,7 @@ from .kubernetes import (
     refusal,
     replicated,
     template,
+    told,
     width,
 )
 
@@ -181,13 +182,13 @@ def test_a_group_in_two_documents_is_refused():
 def test_a_priority_class_is_what_the_callers_table_says(given, priority):
     table = {"high": 100, "huge": 2_000_000_000, "least": -(10**9)}
     spec = read_document(pod(**given), Context(workdir="/", priority_classes=table))
-    assert (spec.priority, spec.notes) == (priority, ())
+    assert (spec.priority, told(spec)) == (priority, ())
 
 
 def test_a_class_nobody_knows_counts_for_nothing_and_is_noted():
     spec = read(pod(priorityClassName="high"))
     said = "spec.priorityClassName 'high' is not known here and has no effect; write priority: 100"
-    assert (spec.priority, spec.notes) == (0, (said,))
+    assert (spec.priority, told(spec)) == (0, (said,))
 
 
 @pytest.mark.parametrize(("given", "priority"), [(2_000_001_000, 1_000_000), (-2_000_000_000, -1_000_000), (7, 7)])

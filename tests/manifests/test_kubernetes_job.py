@@ -10,7 +10,7 @@ from swell.model.job import Array, Dimension, JobSpec, Role
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
-from .kubernetes import container, gpus, job, read, refusal, template, width
+from .kubernetes import HERE, container, gpus, job, read, refusal, template, width
 
 
 def upto(tasks: int, at_once: int) -> Array:
@@ -26,6 +26,7 @@ def test_a_job_is_run_once():
     )
     assert read(document) == JobSpec(
         kind="Job",
+        notes=(f"{HERE}: image",),
         name="sweep",
         roles=(Role("case", ("train",), Resources(1000, 0, 1), 1, (("A", "b"),)),),
         dimension=Dimension.GPUS,

@@ -8,7 +8,9 @@ import pytest
 
 from swell.errors import NotFound, Rejected
 from swell.manifests import Context, read_document
+from swell.manifests.fields import describe
 from swell.model.job import After, Array, Dimension, JobSpec, Notify, ResizeMode, Role
+from swell.model.launcher import Launcher
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
@@ -273,7 +275,7 @@ def test_what_it_does_not_say_of_its_course_is_the_default(empty):
 
 
 EPOCHS = "epochs must be a whole number from 1 to 1000000000, but is"
-RESIZE = "resize must be one of at-checkpoint, immediate, never, but is"
+RESIZE = "resize must be one of at-checkpoint, immediate, either, never, but is"
 HOURS = "is not a number of hours; write how long it will run by your guess, as in 2.5"
 
 
@@ -393,9 +395,13 @@ def test_a_name_that_is_not_there_stays_the_kind_of_error_it_is():
         ("https://example.org/hook?x=1", ("https://example.org/hook?x=1",)),
         (" http://[::1]:8080/a ", ("http://[::1]:8080/a",)),
         ("curl https://example.org", ("curl", "https://example.org")),
+        (["https://example.org/hook"], ("https://example.org/hook",)),
+        ("mailto:ann@example.org", ("mailto:ann@example.org",)),
+        (["mailto:ann+jobs@example.org"], ("mailto:ann+jobs@example.org",)),
+        ("mailto:ann", ("mailto:ann",)),
     ],
 )
-def test_who_is_told_is_a_command_or_an_address(notify, to):
+def test_who_is_told_is_a_command_an_address_or_a_recipient(notify, to):
     spec = read({"notify": notify})
     assert spec.notify == Notify(to, only_on_error=False)
     assert JobSpec.from_document(spec.to_document()) == spec
@@ -406,8 +412,56 @@ def test_they_are_told_at_every_end_or_only_of_failures(on, only_on_error):
     assert read({"notify": "beep", "notifyOn": on}).notify == Notify(("beep",), only_on_error=only_on_error)
 
 
-NO_NOTIFY = "notify must be a command or an http(s) address, but is"
-NO_ADDRESS = "is no address that can be told; write http://host/path or https://…"
+NO_NOTIFY = "notify must be a command, an http(s) address or mailto:, but is"
+NO_HOST = "its host or its port is none"
+NO_LETTERS = "it holds spaces, backslashes or letters that are not ASCII; write them in percent"
+
+
+def no_address(text: str, why: str) -> str:
+    return f"notify: {describe(text)} is no address that can be told: {why}; write http://host/path or https://…"
+
+
+def no_mail(text: str) -> str:
+    return f"notify: {describe(text)} is no e-mail that can be sent; write mailto:ann@example.org, one of it"
+
+
+BAD_ADDRESSES = {
+    "ftp://example.org": "it does not begin with http:// or https://",
+    "HTTP://example.org": "it does not begin with http:// or https://",
+    "http://": NO_HOST,
+    "http:///path": NO_HOST,
+    "https://a b/": NO_LETTERS,
+    "https://a:99999/": NO_HOST,
+    "https://a:0/": NO_HOST,
+    "https://[::1/": NO_HOST,
+    "https://good.example\\@evil.example/": NO_LETTERS,
+    "https://ann:secret@example.org/": "it holds a user or a password, which are not sent; leave them out",
+    "https://example.org/a/%2e%2e/b": "its path climbs (. or ..); write the path that is meant",
+}
+BAD_RECIPIENTS = (
+    "mailto:",
+    "mailto:-oQ/tmp/x",
+    "mailto:ann@example.org,ben@example.org",
+    "mailto:ann@example.org?cc=ben@example.org",
+    "mailto:ann@example.org\nBcc: ben@example.org",
+    "mailto:ann@-x",
+    "mailto:ann smith@example.org",
+    "mailto:|sh@example.org",
+    "MAILTO:ann@example.org",
+)
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize(("text", "why"), BAD_ADDRESSES.items())
+def test_an_address_is_looked_at_however_it_is_written(text, why, is_list):
+    """A list of one word was taken for an address, too, and nobody looked at it."""
+    assert refusal(manifest({"command": ["true"], "notify": [text] if is_list else text})) == no_address(text, why)
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize("text", BAD_RECIPIENTS)
+def test_a_recipient_is_one_name_and_brings_no_headers_and_no_options(text, is_list):
+    assert refusal(manifest({"command": ["true"], "notify": [text] if is_list else text})) == no_mail(text)
 
 
 @pytest.mark.parametrize(
@@ -425,12 +479,6 @@ NO_ADDRESS = "is no address that can be told; write http://host/path or https://
             {"notify": "mail 'ann"},
             'notify: text: "mail \'ann" cannot be split into words: No closing quotation; write a list',
         ),
-        ({"notify": "ftp://example.org"}, f"notify: text: 'ftp://example.org' {NO_ADDRESS}"),
-        ({"notify": "http://"}, f"notify: text: 'http://' {NO_ADDRESS}"),
-        ({"notify": "http:///path"}, f"notify: text: 'http:///path' {NO_ADDRESS}"),
-        ({"notify": "https://a b/"}, f"notify: text: 'https://a b/' {NO_ADDRESS}"),
-        ({"notify": "https://a:99999/"}, f"notify: text: 'https://a:99999/' {NO_ADDRESS}"),
-        ({"notify": "https://[::1/"}, f"notify: text: 'https://[::1/' {NO_ADDRESS}"),
         ({"notifyOn": "end"}, "notifyOn is text: 'end', but notify does not say who is told; give both, or neither"),
         (
             {"notify": "beep", "notifyOn": "errors"},
@@ -484,3 +532,31 @@ def test_words_and_values_that_are_not_utf8_are_passed_on_as_they_are():
 
 def test_a_huge_value_is_not_repeated_in_full():
     assert len(refusal(manifest({"command": ["true"], "priority": ["x" * 100_000] * 1000}))) < 200
+
+
+def test_a_launcher_is_named_and_the_command_stays_as_it_was_written():
+    spec = read({"command": ["train.py", "-x"], "launcher": "torchrun", "gpus": "1..4"})
+    assert (spec.launcher, spec.roles[0].command, spec.name) == (Launcher.TORCHRUN, ("train.py", "-x"), "train.py")
+    assert JobSpec.from_document(spec.to_document()) == spec
+    of_before = {name: value for name, value in read({}).to_document().items() if name != "launcher"}
+    assert JobSpec.from_document(of_before).launcher is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            {"launcher": "torchrum"},
+            "launcher must be one of torchrun, accelerate, but is text: 'torchrum'; did you mean torchrun?",
+        ),
+        (
+            {"launcher": "accelerate", "command": ["python", "-O", "train.py"]},
+            (
+                "command: accelerate starts a script (train.py), a module (python -m package.train) or a program, but "
+                "the command has -O after python; leave out the options of python"
+            ),
+        ),
+    ],
+)
+def test_what_no_launcher_can_start_is_refused_when_it_is_submitted(spec: dict[str, Any], message: str):
+    assert refusal(manifest({"command": ["true"], **spec})) == message

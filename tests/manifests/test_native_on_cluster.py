@@ -164,7 +164,6 @@ def test_an_array_is_an_indexed_job():
                             "command": ["train"],
                             "env": [
                                 {"name": "A", "value": "b"},
-                                {"name": "LOCAL_RANK", "value": "0"},
                                 {"name": "RANK", "value": "0"},
                                 {
                                     "name": "SWELL_TASK_INDEX",
@@ -233,7 +232,16 @@ def test_one_task_is_one_pod_as_wide_as_planned_and_needs_no_name():
     assert (pod["kind"], "hostname" in pod["spec"]) == ("Pod", False)
     assert main(pod)["resources"] == {"requests": {"cpu": "500m", GPU: "3"}, "limits": {GPU: "3"}}
     told = variables(main(pod))
-    assert (told["MASTER_ADDR"], told["RANK"], told["WORLD_SIZE"], told["NUM_GPUS"]) == ("127.0.0.1", "0", "1", "3")
+    assert (told["MASTER_ADDR"], told["WORLD_SIZE"], told["NUM_GPUS"]) == ("127.0.0.1", "1", "3")
+
+
+@pytest.mark.parametrize("spec", [{"gpus": "1..4"}, {"tasks": 2, "gpus": 2}, {"array": "0-3", "gpus": 2}])
+def test_a_launcher_starts_the_command_in_its_pod(spec: dict[str, Any]):
+    found = objects(read(launcher="torchrun", command=["train.py", "$(HOME)"], **spec), 1)[-1]
+    pod = found["spec"]["template"] if found["kind"] == "Job" else found
+    [shell, option, script, name, *words] = main(pod)["command"]
+    assert (shell, option, name, words) == ("sh", "-c", "swell", ["", "train.py", "$$(HOME)"])
+    assert 'exec "$$python" -m torch.distributed.run --nnodes="$$nodes"' in script, "Kubernetes makes $ of $$"
 
 
 def test_roles_have_their_own_command_size_and_variables_in_the_order_of_ranks():

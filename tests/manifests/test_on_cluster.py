@@ -136,6 +136,14 @@ def test_a_scheduler_that_says_nothing_else_is_accepted(name):
     assert read(pod(schedulerName=name)).notes == ()
 
 
+@pytest.mark.parametrize("name", ["scheduler-plugins-scheduler", "fluence"])
+def test_manifests_for_the_schedulers_that_swell_takes_over_from_run_as_they_are(name):
+    """genai's pods and Jobs name the scheduler of gangs that its cluster had; they were refused."""
+    for document in (pod(schedulerName=name), job(pod=template(schedulerName=name))):
+        [note] = read(document).notes
+        assert note.endswith(f"spec.schedulerName {name} has no effect: Swell places what is submitted to it")
+
+
 @pytest.mark.parametrize(
     ("document", "note"),
     [

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from swell.manifests import Context, read_document
 from swell.model.job import Dimension, JobSpec, Role
 from swell.model.resources import Resources
 
-from .kubernetes import CONTEXT, GPU, container, gpus, pod, read, refusal, width
+from .kubernetes import CONTEXT, GPU, HERE, container, gpus, pod, pytorchjob, read, refusal, replicas, width
 
 
 def test_a_pod_is_a_job_of_one_task():
@@ -27,6 +29,7 @@ def test_a_pod_is_a_job_of_one_task():
     )
     assert read(document) == JobSpec(
         kind="Pod",
+        notes=(f"{HERE}: image",),
         name="resnet",
         roles=(
             Role(
@@ -184,7 +187,7 @@ def test_a_grace_of_nothing_is_kept():
     assert read(pod(terminationGracePeriodSeconds=0)).grace_s == 0.0
 
 
-def test_fields_that_mean_nothing_on_one_machine_are_accepted_whatever_they_say():
+def test_fields_that_mean_nothing_on_one_machine_are_accepted_whatever_they_say_and_named():
     document = pod(
         container(imagePullPolicy="Never", volumeMounts="x", ports=[{}], livenessProbe=1, lifecycle=[], tty=True),
         volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}],
@@ -195,7 +198,25 @@ def test_fields_that_mean_nothing_on_one_machine_are_accepted_whatever_they_say(
         hostIPC=True,
         initContainers=[],
     )
-    assert read({**document, "status": {"phase": "Pending"}}) == read(pod())
+    found = read({**document, "status": {"phase": "Pending"}})
+    assert replace(found, notes=()) == replace(read(pod()), notes=())
+    assert found.notes == (
+        (
+            f"{HERE}: image, imagePullPolicy, livenessProbe, ports, tty, volumeMounts, hostIPC, schedulerName, "
+            "serviceAccountName, topologySpreadConstraints, volumes"
+        ),
+    )
+
+
+def test_rules_for_nodes_are_among_them_and_what_is_left_empty_is_not():
+    document = pod(container(image="", volumeMounts=[]), nodeSelector={"gpu": "a100"}, affinity={}, tolerations=None)
+    assert read(document).notes == (f"{HERE}: nodeSelector",)
+    assert read(pod(container(image=""))).notes == ()
+
+
+def test_pods_that_say_the_same_are_told_once():
+    document = pytorchjob(replicas(1), replicas(2))
+    assert read(document).notes == (f"{HERE}: image",)
 
 
 @pytest.mark.parametrize(

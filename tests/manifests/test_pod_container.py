@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from swell.manifests import read_document
 from swell.model.job import ResizeMode
 from swell.model.resources import Resources
 
-from .kubernetes import GPU, container, gpus, pod, read, refusal, width
+from .kubernetes import CONTEXT, GPU, container, gpus, pod, read, refusal, width
 
 # -- command, variables, folder ------------------------------------------------------------------------------------
 
@@ -80,11 +83,14 @@ def test_a_variable_may_be_the_objects_name_or_namespace():
         ([{"name": "A", "valueFrom": "x"}], "[0]: valueFrom must be a mapping of names to values, but is text: 'x'"),
         (
             [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
-            "[0]: valueFrom 'secretKeyRef' is not known on this machine; write a value",
+            (
+                "[0]: valueFrom.secretKeyRef: A comes from a Secret, and this machine has none; set A in your shell (a "
+                "job has its caller's environment), or write a value"
+            ),
         ),
         (
             [{"name": "A", "valueFrom": {"configMapKeyRef": {}}}],
-            "[0]: valueFrom 'configMapKeyRef' is not known on this machine; write a value",
+            "[0]: valueFrom.configMapKeyRef: A comes from a ConfigMap, and this machine has none; set A in your shell",
         ),
         ([{"name": "A", "valueFrom": {"fieldRef": []}}], "[0]: valueFrom.fieldRef must be a mapping"),
         (
@@ -162,7 +168,7 @@ def test_requests_are_the_least_gpus_and_limits_the_most(requests, limits, found
         ),
         (
             {"requests": {GPU: 10**30}},
-            ".requests: nvidia.com/gpu: '1000000000000000000000000000000' is not a quantity; ",
+            ".requests: nvidia.com/gpu: '1000000000000000000000000000000' is more GPUs than any job may have",
         ),
         (
             {"requests": {GPU: "100001"}},
@@ -263,7 +269,7 @@ def test_an_annotated_range_that_could_be_of_either_container_is_refused(resourc
         ({"swell.dev/priority": "high"}, ": swell.dev/priority must be a whole number from -1000000 to 1000000, but"),
         (
             {"swell.dev/resize": "nevr"},
-            ": swell.dev/resize must be one of at-checkpoint, immediate, never, but is text",
+            ": swell.dev/resize must be one of at-checkpoint, immediate, either, never, but is text",
         ),
         ({"swell.dev/time": "soon"}, ": swell.dev/time: 'soon' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12"),
         ({"swell.dev/checkpoints": 3}, ": swell.dev/checkpoints must be a folder's path, but is a number: 3; leave it"),
@@ -289,3 +295,24 @@ def test_other_annotations_and_labels_mean_nothing_here():
         "annotations": {"kubectl.kubernetes.io/x": ["y"], "requests": "9"},
     }
     assert read(pod(metadata=metadata)) == read(pod())
+
+
+def from_a_secret(**reference: object) -> dict[str, object]:
+    return {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token", **reference}}}
+
+
+def test_a_variable_from_a_secret_is_that_of_the_callers_environment():
+    """A manifest that runs on a cluster was refused on a machine, where whoever submits it has the same variable."""
+    document = pod(container(env=[{"name": "HF_TOKEN", "value": "old"}, from_a_secret(), {"name": "A", "value": "b"}]))
+    spec = read_document(document, replace(CONTEXT, variables={"HF_TOKEN": "never looked at"}.keys()))
+    assert spec.roles[0].env == (("A", "b"),)
+    assert spec.notes[1:] == ("HF_TOKEN is that of your own environment: this machine has no Secrets and ConfigMaps",)
+
+
+def test_one_that_is_optional_may_be_missing():
+    assert read(pod(container(env=[from_a_secret(optional=True)]))).roles[0].env == ()
+
+
+def test_a_reference_with_a_field_that_nobody_knows_is_refused():
+    said = refusal(pod(container(env=[from_a_secret(namespace="x")])))
+    assert said.startswith("spec.containers[0].env[0]: valueFrom.secretKeyRef has no field 'namespace'")

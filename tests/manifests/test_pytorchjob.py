@@ -7,7 +7,7 @@ import pytest
 from swell.model.job import Dimension, JobSpec, Role
 from swell.model.resources import Resources
 
-from .kubernetes import container, gpus, pytorchjob, read, refusal, replicas, template, width
+from .kubernetes import HERE, container, gpus, pytorchjob, read, refusal, replicas, template, width
 
 
 def test_master_and_workers_are_one_gang_and_the_master_comes_first():
@@ -20,6 +20,7 @@ def test_master_and_workers_are_one_gang_and_the_master_comes_first():
     )
     assert read(document) == JobSpec(
         kind="PyTorchJob",
+        notes=(f"{HERE}: image",),
         name="llm",
         roles=(
             Role("master", ("lead",), Resources(1000, 0, 1), 1, (("A", "m"),)),

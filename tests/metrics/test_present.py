@@ -26,6 +26,9 @@ class Workers:
     def gpu_utilizations(self) -> dict[str, float]:
         return {"a": 0.25}
 
+    def unreadable_objects(self) -> dict[str, int]:
+        return {"JobSet": 2, "Pod": 0}
+
 
 @pytest.fixture
 def stage(tmp_path) -> Iterator[Stage]:
@@ -159,3 +162,7 @@ def test_lost_work_is_told_as_soon_as_it_is_known(stage, registry):
     stage.done(stage.controller.requeue(job, by="me", is_now=True), seconds=100)
     stage.finish(job, 143, cause="stopped")
     assert samples(registry, "swell_lost_gpu_seconds_total") == {(): 200.0}
+
+
+def test_objects_of_a_cluster_that_cannot_be_read_are_counted_by_kind(registry: CollectorRegistry) -> None:
+    assert samples(registry, "swell_unreadable_objects") == {("JobSet",): 2, ("Pod",): 0}

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from swell.model.quantity import (
     BadQuantity,
     IndexSet,
+    duration_text,
     parse_array,
     parse_cpus,
     parse_duration,
     parse_memory,
     parse_range,
+    parse_seconds,
+    parse_time_limit,
 )
 from swell.model.resources import Resources
+
+DURATIONS = (parse_duration, parse_time_limit, parse_seconds)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +66,6 @@ def test_what_is_no_amount_of_memory(text: object):
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("90", 90),
-        (90, 90),
         ("90s", 90),
         ("0.5s", 0.5),
         ("30m", 1800),
@@ -72,19 +77,56 @@ def test_what_is_no_amount_of_memory(text: object):
         ("01:30:00", 5400),
         ("1-12:00:00", 129600),
         ("1-12:30", 131400),
+        ("10-0", 864000),
+        ("0-1", 3600),
+        ("90:00", 5400),
     ],
 )
-def test_durations_are_seconds(text: object, seconds: float):
-    assert parse_duration(text) == seconds
+@pytest.mark.parametrize("parse", DURATIONS)
+def test_durations_are_seconds_and_slurms_forms_are_read_as_slurm_reads_them(
+    parse: Callable[[object], float], text: object, seconds: float
+):
+    assert parse(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "0", "0s", "-5m", "1h 30m", "30mm", "1y", "1:2:3:4", "nan", None])
-def test_what_is_no_duration(text: object):
-    with pytest.raises(BadQuantity, match="is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"):
+@pytest.mark.parametrize(("text", "minutes"), [("10", 10), (10, 10), ("0.5", 0.5), (" 90 ", 90)])
+def test_a_time_limit_without_a_unit_is_minutes_as_for_slurm(text: object, minutes: float):
+    """It was taken for seconds: who came from Slurm with --time 10 lost a job after ten of them."""
+    assert parse_time_limit(text) == 60 * minutes
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), (90, 90), ("0.5", 0.5)])
+def test_a_grace_without_a_unit_is_seconds_as_kubernetes_and_timeout_have_it(text: object, seconds: float):
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["30", 30, "0.5", "0"])
+def test_of_any_other_duration_nobody_knows_what_a_bare_number_means(text: object):
+    with pytest.raises(BadQuantity, match="has no unit; write 90s, 30m, 2h or 7d"):
         parse_duration(text)
 
 
-@pytest.mark.parametrize("text", ["9" * 400, "9" * 400 + "w", "101w5200w1w", "99999999-00:00:00"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "soon", "0s", "-5m", "1h 30m", "30mm", "1y", "1:2:3:4", "nan", None, "1-", "-1", "0-0", "1-2-3", "٣:00"],
+)
+@pytest.mark.parametrize("parse", DURATIONS)
+def test_what_is_no_duration(parse: Callable[[object], float], text: object):
+    with pytest.raises(BadQuantity, match="is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"):
+        parse(text)
+
+
+@given(st.integers(1, 10**9))
+def test_a_duration_is_told_so_that_it_can_be_written_again(seconds: int):
+    assert parse_duration(duration_text(seconds)) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(600, "10m"), (5400, "1h30m"), (90, "1m30s"), (0.5, "0.5s"), (0, "0s")])
+def test_a_duration_is_told_in_few_letters(seconds: float, text: str):
+    assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize("text", ["9" * 400 + "s", "9" * 400 + "w", "101w5200w1w", "99999999-00:00:00"])
 def test_a_duration_of_more_than_a_hundred_years_is_refused(text: str):
     """400 digits became infinity, which is not JSON."""
     with pytest.raises(BadQuantity, match="is longer than a hundred years"):
@@ -180,7 +222,7 @@ def test_an_array_of_a_million_is_one_run():
     assert 1_000_000 not in indices
 
 
-@pytest.mark.parametrize("parse", [parse_cpus, parse_memory, parse_duration, parse_range, parse_array])
+@pytest.mark.parametrize("parse", [parse_cpus, parse_memory, *DURATIONS, parse_range, parse_array])
 @pytest.mark.parametrize("text", ["9" * 400, "٣", "1\n", "\x00", "½", "1e400", "0x10", "1_000"])
 def test_hostile_text_is_refused_or_read_but_never_breaks(parse: Callable[[object], object], text: str):
     assert _outcome(parse, text)

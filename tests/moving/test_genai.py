@@ -29,8 +29,8 @@ def manifest(folder: Path, name: str, low: int, high: int) -> str:
     return str(file)
 
 
-def deploy(shell: Shell, folder: Path, name: str, low: int, high: int, word: str = "-f") -> int:
-    done = shell.type("genai-manager", "deploy", word, manifest(folder, name, low, high))
+def deploy(shell: Shell, folder: Path, name: str, low: int, high: int, *words: str) -> int:
+    done = shell.type("genai-manager", "deploy", *(words or ("-f",)), manifest(folder, name, low, high))
     assert done.code == 0, done
     return int(done.stdout.split()[-1])
 
@@ -55,7 +55,7 @@ def test_a_job_is_scaled_whether_it_is_named_or_chosen(shell: Shell, tmp_path: P
 
 
 def test_several_jobs_are_deleted_and_none_when_one_of_them_is_not_there(shell: Shell, tmp_path: Path) -> None:
-    one, two = (deploy(shell, tmp_path, name, 99, 99) for name in ("one", "two"))
+    one, two = (deploy(shell, tmp_path, name, 99, 99, "--wait-for-nodes", "-f") for name in ("one", "two"))
     missing = shell.type("genai-manager", "delete", "--name", "one", "-n", "nobody", "-n", "two")
     assert (missing.code, missing.stdout) == (2, "")
     assert "there is no job 'nobody'" in missing.stderr
@@ -63,6 +63,89 @@ def test_several_jobs_are_deleted_and_none_when_one_of_them_is_not_there(shell: 
     done = shell.type("genai-manager", "delete", "--name", "one", "--name", "two")
     assert (done.code, done.stderr) == (0, f"swell: job {one} (one) is deleted\nswell: job {two} (two) is deleted\n")
     assert shell.service.store.listing(ended_since=None) == ([], 0)
+
+
+def test_deploy_says_what_was_asked_for_and_allotted_and_what_a_job_waits_for(shell: Shell, tmp_path: Path) -> None:
+    first = shell.type("genai-manager", "deploy", "-f", manifest(tmp_path, "first", 2, 3))
+    assert (first.code, [line.split() for line in first.stdout.splitlines()]) == (
+        0,
+        [["NAME", "GPUS", "ALLOTTED", "JOB"], ["first", "2..3", "3", "1"]],
+    )
+    file = tmp_path / "first.yaml"
+    ignored = "this machine runs processes, not pods, so these fields have no effect: image"
+    assert first.stderr == f"swell: {file}: {ignored}\n"
+    second = shell.type("genai-manager", "deploy", "-f", manifest(tmp_path, "second", 2, 4))
+    assert (second.code, [line.split() for line in second.stdout.splitlines()]) == (
+        0,
+        [["NAME", "GPUS", "ALLOTTED", "JOB"], ["second", "2..4", "-", "2"]],
+    )
+    waits = "swell: job 2 (second) waits: it wants at least 1 CPU, 2 GPUs; free here is 63 CPUs, 1 GPU"
+    assert waits in " ".join(second.stderr.split())
+
+
+def test_deploy_refuses_what_could_never_run_here(shell: Shell, tmp_path: Path) -> None:
+    file = manifest(tmp_path, "wide", 5, 8)
+    done = shell.type("genai-manager", "deploy", "-f", file)
+    assert (done.code, done.stdout, done.stderr.splitlines()[-1]) == (
+        2,
+        "",
+        (
+            f"swell: {file}: job 'wide' could never run here: it wants at least 1 CPU, 5 GPUs, but this machine has 64 "
+            "CPUs, 4 GPUs; submit it with resources.requests of nvidia.com/gpu: 4 or less; or queue it all the same "
+            "with --wait-for-nodes"
+        ),
+    )
+    assert shell.service.store.listing(ended_since=None) == ([], 0)
+
+
+def test_a_job_without_a_notifier_is_scaled_up_at_once_when_another_has_completed(shell: Shell, tmp_path: Path) -> None:
+    """The original's default. Here it kept its two GPUs for ever, because it reports no checkpoint."""
+    small, wide = half(shell, tmp_path)
+    shell.clock.ahead_s += 600  # it has run for a while
+    shell.service.worker.end(small)
+    shell.service.worker.until_asked(wide, is_stopping=True)
+    shell.service.worker.gone(wide, 143, cause="stopped")
+    assert len(shell.service.worker.until_asked(wide, 2)["lanes"][0]["devices"]) == 4
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Job"])
+def test_pods_and_jobs_keep_their_width_because_they_would_begin_from_nothing(
+    shell: Shell, tmp_path: Path, kind: str
+) -> None:
+    """They were stopped and started again to be wider, although nobody had said that they can go on."""
+    container = {"name": "main", "image": "x", "command": ["sleep", "600"]}
+    resources = {"requests": {"nvidia.com/gpu": 1}, "limits": {"nvidia.com/gpu": 2}}
+    pod = {"restartPolicy": "Never", "containers": [{**container, "env": [], "resources": resources}]}
+    spec = pod if kind == "Pod" else {"template": {"spec": pod}}
+    document = {"apiVersion": "v1" if kind == "Pod" else "batch/v1", "kind": kind, "metadata": {"name": "range"}}
+    file = tmp_path / "range.yaml"
+    file.write_text(yaml.safe_dump({**document, "spec": spec}))
+    done = shell.type("genai-manager", "deploy", "-f", str(file))
+    assert done.code == 0, done
+    job = int(done.stdout.split()[-1])
+    assert shell.service.ask("GET", f"/jobs/{job}/show").json["spec"]["resize"] == "at-checkpoint"
+
+
+def test_deploy_over_http_is_what_main_py_did_inside_the_managers_pod(shell: Shell, tmp_path: Path) -> None:
+    """The original's own to-do."""
+    address = shell.type("swell", "door", "address", "genai").stdout.strip()
+    manager = Foreign(address)
+    file = Path(manifest(tmp_path, "sent", 2, 3)).read_text()
+    status, answer = manager.ask("POST", "/deploy", file.encode())
+    told = {field: answer["jobs"][0][field] for field in ("job_name", "gpu_req", "gpu_lim", "gpu_assigned", "job_id")}
+    assert (status, answer["message"], told) == (
+        201,
+        "Deployed",
+        {"job_name": "sent", "gpu_req": 2, "gpu_lim": 3, "gpu_assigned": 3, "job_id": 1},
+    )
+    status, answer = manager.ask("POST", "/deploy", file.replace("nvidia.com/gpu: 2", "nvidia.com/gpu: 0.5").encode())
+    assert (status, "'0.5' is a part of a GPU" in answer["error"]) == (400, True)
+    wide = Path(manifest(tmp_path, "wide", 5, 8)).read_text()
+    status, answer = manager.ask("POST", "/deploy", wide.encode())
+    assert (status, answer["error"][:39]) == (400, "job 'wide' could never run here: it wan")
+    assert manager.ask("POST", "/deploy", b"\xff")[0] == 400
+    assert manager.ask("POST", "/deploy", b"#" * (1024 * 1024 + 1))[0] == 413
+    assert of_job(shell.service, 1).ask("POST", "/deploy", file.encode())[0] == 403
 
 
 def test_the_monitor_is_where_an_admin_has_opened_its_port(shell: Shell) -> None:

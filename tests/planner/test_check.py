@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from swell.model.diskuse import DiskUse
 from swell.model.job import JobState, ResizeMode
-from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start, Verdict
+from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Standing, Start, Verdict
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import BrokenPlan, check_plan
@@ -93,6 +94,15 @@ def test_ranks_in_disorder():
 def test_a_width_outside_its_range(width: int):
     now = world(node("a"), queued(1, tasks="2..4"))
     assert refused(now, Start(1, width, slots(width, "a"))) == f"job 1: width {width} outside 2..4"
+
+
+def test_a_job_that_begins_although_its_user_has_too_much_on_the_disk():
+    users = {"anna": Standing(disk=DiskUse(11, 10))}
+    fresh = replace(world(node("a"), queued(1, user="anna")), users=users)
+    start = Start(1, 1, (one(),))
+    assert refused(fresh, start) == "anna has more on the disk than they may, and a job of theirs begins"
+    resumed = replace(world(node("a"), replace(queued(1, user="anna"), used_s=5.0)), users=users)
+    check_plan(resumed, Plan((start,), {}))
 
 
 def test_starting_a_running_job():

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from swell.model.plan import JobView, Plan, Preempt, Snapshot, Standing, Start
+from swell.model.diskuse import MIB, DiskUse
+from swell.model.plan import JobView, Plan, Preempt, Snapshot, Standing, Start, Verdict
 from swell.model.reason import Code
 from swell.planner import check_plan, explain, make_plan
 from swell.planner.rank import line_up
@@ -129,6 +130,41 @@ def test_nobody_runs_more_jobs_than_they_may() -> None:
         anna=Standing(running_max=2),
     )
     assert started(now) == [2]
+
+
+FULL = DiskUse(30 * MIB, 20 * MIB, ((7, 25 * MIB), (8, 5 * MIB)))
+
+
+def test_nothing_more_begins_of_who_has_too_much_on_the_disk_and_what_has_begun_goes_on() -> None:
+    """Job 3 gave its room to somebody for a while; were it held, a resize would end it."""
+    now = with_users(
+        world(
+            node("a", cpus=4, gpus=4),
+            running(1, on="a", user="anna"),
+            queued(2, user="anna"),
+            replace(queued(3, user="anna"), used_s=60.0),
+            queued(4, user="ben"),
+        ),
+        anna=Standing(disk=FULL),
+        ben=Standing(disk=DiskUse(20 * MIB, 20 * MIB)),
+    )
+    assert started(now) == [3, 4]
+    assert why(now, 2) == (
+        Code.USER_LIMIT,
+        f"anna has {FULL.in_words}; no further job of theirs starts",
+    )
+    told = explain(now, now.jobs_by_id[2], Verdict(Code.USER_LIMIT))
+    assert told.evidence == {"user": "anna", "disk_mib": 30.0, "disk_mib_max": 20, "largest": [7, 8]}
+    assert told.next.startswith("delete jobs that have ended, with their logs and checkpoints (swell delete 7)")
+
+
+def test_who_has_too_much_on_the_disk_holds_nothing_back_from_others() -> None:
+    now = with_users(
+        world(node("a", gpus=2), queued(1, gpus=2, user="anna"), queued(2, gpus=2, user="ben")),
+        anna=Standing(disk=FULL),
+    )
+    assert started(now) == [2]
+    assert why(now, 1)[0] is Code.USER_LIMIT
 
 
 def test_one_at_their_limit_holds_nothing_back_from_others() -> None:

@@ -11,7 +11,7 @@ from swell.model.job import Dimension, JobState, ResizeMode
 from swell.model.placement import Rules, Taint
 from swell.model.plan import JobView, Shape, Slot, Snapshot
 from swell.model.profile import Training
-from swell.model.quantity import parse_cpus, parse_duration, parse_range
+from swell.model.quantity import parse_cpus, parse_range, parse_seconds
 from swell.model.resources import Resources
 
 GIB = 1024
@@ -70,7 +70,7 @@ def shape(
     (gpus_min, gpus_max), (tasks_min, tasks_max) = parse_range(gpus), parse_range(tasks)
     resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus_min, int(gpu_gib * GIB))
     roles = ((resources, tasks_min),) if extra is None else ((resources, tasks_min), extra)
-    limit = None if time is None else parse_duration(time)
+    limit = None if time is None else parse_seconds(time)
     if tasks_max == 1 and gpus_max > 0:
         return Shape(roles, Dimension.GPUS, gpus_min, gpus_max, is_array=False, time_limit_s=limit)
     return Shape(roles, Dimension.TASKS, tasks_min, tasks_max, is_array=False, time_limit_s=limit)
@@ -167,7 +167,7 @@ def array(
 ) -> JobView:
     """Queued without slots, running with some; the numbers in `draining` name slots that are taken back."""
     resources = Resources(parse_cpus(cpus), int(memory_gib * GIB), gpus, int(gpu_gib * GIB))
-    limit = None if time is None else parse_duration(time)
+    limit = None if time is None else parse_seconds(time)
     lanes = _lanes(resources, at_once or tasks, limit)
     state = JobState.RUNNING if slots else JobState.QUEUED
     named = [(device,) for device in devices] or [()] * slots

@@ -302,10 +302,44 @@ def test_outside_swell_the_same_script_runs_and_nothing_is_sent(server: Server, 
 
 
 def test_outside_swell_sigterm_means_what_it_always_means(tmp_path: Path) -> None:
-    script = Script("import swell_sdk\nfor epoch in swell_sdk.attach().epochs(): gate(epoch)", {}, tmp_path)
+    script = Script("import swell_sdk\nfor epoch in swell_sdk.attach().epochs(9): gate(epoch)", {}, tmp_path)
     assert script.at_gate() == "0"
     script.signal(signal.SIGTERM)
     assert script.end()[0] == -signal.SIGTERM
+
+
+def test_outside_swell_epochs_without_a_number_are_refused_before_the_first_instead_of_going_on_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Run(read_environment({}))
+    with pytest.raises(ValueError, match=r"^run\.epochs\(\) has no number of epochs, and outside Swell nobody else "):
+        run.epochs()
+    assert list(run.epochs(2)) == [0, 1]
+    assert list(Run(read_environment({"EPOCHS_TO_BE_DONE": "1"})).epochs()) == [0]
+
+
+def test_under_swell_epochs_without_a_number_go_on_until_somebody_ends_the_job(attached: Callable[..., Run]) -> None:
+    assert [epoch for epoch, _ in zip(attached(SWELL_JOB_ID="7").epochs(), range(3), strict=False)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ({"SWELL_TASK_COUNT": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, 75),
+        ({"SWELL_TASK_COUNT": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 0),
+        ({"SWELL_TASK_COUNT": "2", "LOCAL_RANK": "1", "RANK": "3", "TORCHELASTIC_RUN_ID": "none"}, 0),
+        ({"SWELL_TASK_COUNT": "2", "LOCAL_RANK": "0", "RANK": "2", "TORCHELASTIC_RUN_ID": "none"}, 75),
+        ({"SWELL_TASK_COUNT": "2", "LOCAL_RANK": "1", "RANK": "1"}, 75),
+    ],
+)
+def test_of_the_ranks_of_one_task_the_first_says_that_it_yields_and_no_other_ends_as_if_it_had_failed(
+    attached: Callable[..., Run], told: dict[str, str], code: int
+) -> None:
+    """torchrun ends all others as soon as one fails, and Lightning kills the first: it may still be saving."""
+    with pytest.raises(SystemExit) as ended:
+        attached(**told).leave()
+    assert ended.value.code == code
 
 
 def test_attached_twice_it_is_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

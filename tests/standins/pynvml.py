@@ -72,6 +72,13 @@ def nvmlDeviceGetUUID(handle: str) -> bytes:
     return str(_gpu(handle)["uuid"]).encode()
 
 
+def nvmlDeviceGetMinorNumber(handle: str) -> int:
+    minor = _gpu(handle).get("minor")
+    if minor is None:
+        raise NVMLError("Not Supported")
+    return int(minor)
+
+
 def nvmlDeviceGetName(handle: str) -> str:
     return str(_gpu(handle).get("name", "NVIDIA A100"))
 

@@ -17,6 +17,7 @@ from store.jobs import accept, end, new_job
 from swell.errors import Conflict, NotFound, TooMany
 from swell.model.job import JobState
 from swell.model.plan import Slot
+from swell.model.quota import Quota
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.store import AttemptRecord, Changes, EventRecord, Outline, TaskRecord, open_store
@@ -38,9 +39,9 @@ def test_who_cancels_a_job_that_waits_has_room_for_another_at_once(store):
     [first, _] = accept(store, "a", "b")
     more = [new_job("c")]
     with pytest.raises(TooMany):
-        store.accept(more, queued_max=2).result()
+        store.accept(more, quota=Quota(queued=2)).result()
     store.request_cancel([first], by="ann", grace_s=None).result()
-    [third] = store.accept(more, queued_max=2).result()
+    [third] = store.accept(more, quota=Quota(queued=2)).result()
     assert [store.job(job).state for job in (first, third.id)] == [JobState.QUEUED, JobState.QUEUED]
 
 
@@ -259,8 +260,10 @@ def test_active_jobs_are_listed_first_and_ended_ones_newest_first(store):
 
 def test_of_one_name_the_newest_comes_first(store):
     accept(store, "a", "b", "a")
-    assert [job.id for job in store.jobs_named("a")] == [3, 1]
-    assert store.jobs_named("c") == []
+    assert [job.id for job in store.jobs_named("a", limit=8)] == [3, 1]
+    assert [job.id for job in store.jobs_named("a", limit=1)] == [3]
+    assert store.count_named("a") == 2
+    assert store.jobs_named("c", limit=8) == []
     assert store.names() == ["a", "b"]
 
 

@@ -35,6 +35,7 @@ class Stage:
         self.store = store
         self.clock = clock
         self.cluster = Cluster(port, lambda *_: None)
+        self.others: set[str] = set()  #: namespaces that another server takes in
         self.jobs: dict[str, JobId] = {}  #: uid of a pod → its job
         self.refused: dict[str, str] = {}
         self.partial: dict[str, str] = {}
@@ -66,6 +67,9 @@ class Stage:
 
     def is_refused(self, pod: PodSeen) -> bool:
         return pod.uid in self.refused
+
+    def takes(self, namespace: str) -> bool:
+        return namespace not in self.others
 
     def reference(self, job: JobId) -> Document | None:
         return self.references.get(job)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from engines.kubernetes.faults import Fault, Scripted
+from store.jobs import new_job
 from swell.errors import Unavailable
 from swell.model.job import JobState
 from swell.model.reason import Code
@@ -366,3 +367,64 @@ def test_it_is_never_said_faster_than_a_bounded_pace(stage: Stage) -> None:
     finally:
         stage.teller.close()
     assert time.monotonic() - began >= 19 / teller.TURNS_PER_S
+
+
+# -- what could not be read, and what has no effect ------------------------------------------------------------------
+
+
+def odd_job(scheduler: str) -> dict[str, object]:
+    container = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "0.5"}}}
+    return {"spec": {"template": {"spec": {"schedulerName": scheduler, "containers": [container]}}}}
+
+
+def test_an_object_that_cannot_be_read_is_told_so_once_where_it_is_ours_to_speak(stage: Stage) -> None:
+    stage.create("jobs", "ours", odd_job("swell"))
+    stage.create("jobs", "theirs", odd_job("default-scheduler"))
+    stage.create("jobs", "elsewhere", odd_job("swell"), namespace="taken")
+    stage.others = {"taken"}
+    stage.until(lambda: len(stage.cluster.unreadable()) == 3)
+    for _ in range(3):
+        stage.pass_time(5.0)
+    said = (
+        "Swell cannot read it, and leaves it alone until it changes: nvidia.com/gpu: '0.5' is not a whole number of "
+        "GPUs, and no pod can be made with it; write nvidia.com/gpu: 1"
+    )
+    assert stage.events("ours") == [("Unreadable", said, 1)]
+    assert (stage.events("theirs"), stage.events("elsewhere")) == ([], [])
+    stage.pass_time(1800.0)
+    assert stage.events("ours") == [("Unreadable", said, 2)]
+
+
+def test_what_has_no_effect_on_something_that_came_by_kubectl_is_told_on_it(stage: Stage) -> None:
+    """Who submits hears it at once; who uses kubectl heard nothing."""
+    noted = replace(new_job(), spec=replace(new_job().spec, notes=("one has no effect", "nor has the other")))
+    records = stage.store.accept_each({"a": noted, "b": new_job()}, origin="kubectl").result()
+    for name, record in zip(("noted", "plain"), records, strict=True):
+        assert record is not None
+        uid = stage.pod(name, record.id)
+        stage.references[record.id] = {"kind": "Pods", "metadata": {"uid": uid}, "pods": [{"uid": uid}]}
+    stage.pass_time(1.0)
+    assert stage.events("noted") == [("Noted", "one has no effect; nor has the other", 1)]
+    assert stage.events("plain") == []
+
+
+def test_who_uses_us_where_we_may_do_nothing_silences_us_nowhere_else(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One pod in a namespace that Swell was not given kept all others from hearing why they wait, for ten minutes."""
+    for verb, plural in (("PATCH", "pods"), ("POST", "events")):
+        said = f'User "swell" cannot {verb.lower()} resource "{plural}" in API group ""'
+        stage.server.denied[verb, plural, "elsewhere"] = said
+    spec = {"schedulerName": "swell", "containers": [{"name": "main", "image": "i"}]}
+    theirs = stage.create("pods", "theirs", {"spec": spec, "status": {"phase": "Pending"}}, namespace="elsewhere")
+    stage.until(lambda: bool(stage.cluster.pods([theirs])))
+    stage.create("jobs", "odd", odd_job("swell"), namespace="elsewhere")
+    stage.until(lambda: len(stage.cluster.unreadable()) == 1)
+    stage.refused[theirs] = "not for us"
+    stage.pass_time(3.0)
+    stage.refused[stage.pod("ours")] = "no"
+    stage.create("jobs", "odd", odd_job("swell"))
+    stage.until(lambda: len(stage.cluster.unreadable()) == 2)
+    stage.pass_time(30.0)
+    assert (stage.condition("ours"), len(stage.events("odd"))) == ("no", 1)
+    assert sum("are not told" in message for message in caplog.messages) == 2

@@ -8,6 +8,7 @@ from dataclasses import replace
 from swell.model.job import AttemptId
 from swell.model.launch import Lane, Launch, LaunchRole
 from swell.model.numbered import Numbered
+from swell.model.task_environment import OF_ONE_RANK, Ranks
 from swell.worker.environment import run_variables, task_variables
 
 LAUNCH = Launch(
@@ -31,6 +32,8 @@ LAUNCH = Launch(
     grace_s=30.0,
 )
 
+ARRAY = replace(LAUNCH, is_array=True, ranks=Ranks.ALONE)
+
 
 def shared(launch: Launch = LAUNCH, **caller: str) -> dict[str, str]:
     return run_variables(launch, caller, store="store-id", port=4000)
@@ -45,7 +48,7 @@ def test_a_job_that_submits_another_does_not_pass_its_own_token_on():
 
 
 def test_every_rank_is_told_where_the_others_are_and_what_it_holds():
-    found = task_variables(shared(), LaunchRole(()), index=1, is_array=False, local_rank=1, devices=("sim-1",))
+    found = task_variables(shared(), LAUNCH, LaunchRole(()), index=1, local_rank=1, devices=("sim-1",))
     workers = ["127.0.0.1:4000", "127.0.0.1:4001"]
     assert json.loads(found["TF_CONFIG"]) == {
         "cluster": {"worker": workers},
@@ -57,7 +60,7 @@ def test_every_rank_is_told_where_the_others_are_and_what_it_holds():
 
 def test_the_backend_is_nccl_only_on_real_gpus():
     backends = [
-        task_variables(shared(), LaunchRole(()), index=0, is_array=False, local_rank=0, devices=devices)
+        task_variables(shared(), LAUNCH, LaunchRole(()), index=0, local_rank=0, devices=devices)
         for devices in ((), ("sim-0",), ("GPU-8f6a",))
     ]
     assert [found["PL_TORCH_DISTRIBUTED_BACKEND"] for found in backends] == ["gloo", "gloo", "nccl"]
@@ -65,7 +68,7 @@ def test_the_backend_is_nccl_only_on_real_gpus():
 
 def test_a_roles_own_variables_are_added_but_its_rank_is_ours():
     role = (("NGPU", "2"), ("RANK", "9"), ("MASTER_ADDR", "elsewhere"))
-    found = task_variables(shared(), LaunchRole((), role), index=0, is_array=False, local_rank=0, devices=())
+    found = task_variables(shared(), LAUNCH, LaunchRole((), role), index=0, local_rank=0, devices=())
     assert (found["NGPU"], found["RANK"], found["MASTER_ADDR"]) == ("2", "0", "127.0.0.1")
 
 
@@ -79,9 +82,7 @@ def test_numbers_are_counted_within_the_role_and_the_rank_stays_ours():
     )
     role = LaunchRole((), (("JOB_INDEX", "as text"),), numbered, first_rank=4)
     names = ("JOB_COMPLETION_INDEX", "JOB_INDEX", "JOB_GLOBAL_INDEX", "RANK")
-    found = [
-        task_variables(shared(), role, index=rank, is_array=False, local_rank=rank, devices=()) for rank in range(4, 10)
-    ]
+    found = [task_variables(shared(), LAUNCH, role, index=rank, local_rank=rank, devices=()) for rank in range(4, 10)]
     assert [tuple(int(one[name]) for name in names) for one in found] == [
         (0, 0, 4, 4),
         (1, 0, 4, 5),
@@ -95,7 +96,7 @@ def test_numbers_are_counted_within_the_role_and_the_rank_stays_ours():
 def test_without_other_word_the_completion_index_is_the_tasks_own():
     role = LaunchRole((), (("JOB_COMPLETION_INDEX", "9"),))
     found = [
-        task_variables(shared(JOB_COMPLETION_INDEX="8"), one, index=3, is_array=True, local_rank=0, devices=())
+        task_variables(shared(JOB_COMPLETION_INDEX="8"), ARRAY, one, index=3, local_rank=0, devices=())
         for one in (LaunchRole(()), role)
     ]
     assert [one["JOB_COMPLETION_INDEX"] for one in found] == ["3", "9"]
@@ -105,3 +106,29 @@ def test_what_a_role_runs_survives_the_wire():
     role = LaunchRole(("train",), (("A", "1"),), (Numbered("I", first=2, each=3, wrap=4),), first_rank=5)
     sent = json.dumps(replace(LAUNCH, roles=(role,)).to_document())
     assert Launch.from_document(json.loads(sent)).roles == (role,)
+
+
+def test_how_its_ranks_are_made_survives_the_wire_and_a_server_that_does_not_say():
+    for ranks in Ranks:
+        assert Launch.from_document(json.loads(json.dumps(replace(LAUNCH, ranks=ranks).to_document()))).ranks is ranks
+    assert "ranks" not in LAUNCH.to_document(), "a worker of before could not read it"
+    of_before = {name: value for name, value in ARRAY.to_document().items() if name != "ranks"}
+    assert Launch.from_document(of_before).ranks is Ranks.ALONE
+
+
+def test_python_writes_its_output_at_once_unless_its_user_set_anything_else():
+    """A log is a file: without this a print appears with 8 KiB of others, or at the end of the job."""
+    assert shared()["PYTHONUNBUFFERED"] == "1"
+    assert shared(PYTHONUNBUFFERED="")["PYTHONUNBUFFERED"] == "", "Python takes that for: not set"
+    assert shared(replace(LAUNCH, env=(("PYTHONUNBUFFERED", "0"),)))["PYTHONUNBUFFERED"] == "0"
+    role = LaunchRole((), (("PYTHONUNBUFFERED", ""),))
+    assert task_variables(shared(), LAUNCH, role, index=0, local_rank=0, devices=())["PYTHONUNBUFFERED"] == ""
+
+
+def test_a_job_submitted_by_a_rank_of_another_launch_does_not_take_itself_for_that_rank():
+    """torchrun's own are among them: with them torch would look for a store that is not there."""
+    outer = dict.fromkeys(OF_ONE_RANK, "7")
+    assert {"RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"} <= outer.keys()
+    inside = replace(LAUNCH, ranks=Ranks.INSIDE)
+    found = task_variables(shared(inside, **outer), inside, LaunchRole(()), index=0, local_rank=0, devices=("a", "b"))
+    assert not outer.keys() & found.keys()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -16,13 +18,20 @@ from swell.worker.sampler import Sample
 from swell.worker.watch import Claim, Watch, outsiders_mib, owner_of, told_outsiders, told_use
 
 ONE, TWO = AttemptId(1, 1), AttemptId(2, 1)
-CLAIMS = (Claim(ONE, {100: 0, 101: 1}, ("a",)), Claim(TWO, {200: 0}, ("a", "b")))
+ANN, BEN = 1001, 1002
+CLAIMS = (Claim(ONE, {100: 0, 101: 1}, ("a",), ANN), Claim(TWO, {200: 0}, ("a", "b"), BEN))
+RUNNING = {claim.attempt: claim for claim in CLAIMS}
+GROUPS = ("/swell-ours", "/system.slice/swell.service/swell-ours")
 STRANGER = Trace(900, 900)
 
 
-def marked(attempt: str, store: str = "ours", index: str = "0") -> Trace:
+def marked(attempt: str, store: str = "ours", index: str = "0", *, uid: int | None = BEN) -> Trace:
     told = (("SWELL_ATTEMPT", attempt), ("SWELL_STORE", store), ("SWELL_TASK_INDEX", index))
-    return Trace(900, 900, told=told)
+    return Trace(900, 900, uid, told=told)
+
+
+def in_group(path: str, *told: tuple[str, str], uid: int = ANN) -> Trace:
+    return Trace(900, 900, uid, ("/user.slice", path), told)
 
 
 def reading(
@@ -46,20 +55,48 @@ def sampled(at: float, *readings: Reading, **traces: Trace) -> Sample:
         (Trace(7, 200), (TWO, 0)),  # left the group, not the session
         (STRANGER, None),
         (marked("2.1"), (TWO, 0)),  # left both, with its environment
-        (marked("1.1", index="1"), (ONE, 1)),
-        (marked("9.1"), (AttemptId(9, 1), 0)),  # ours, and over
+        (marked("1.1", index="1", uid=ANN), (ONE, 1)),
+        (marked("9.1"), None),  # a job that does not run here: anybody could say so of theirs
         (marked("2.1", store="theirs"), None),  # another server's job of the same number
         (marked("nonsense"), None),
-        (Trace(900, 900, ("/swell/2.1",)), (TWO, 0)),
-        (Trace(900, 900, ("/system.slice/swell.service/attempt-2.1/0",)), (TWO, 0)),
-        (Trace(900, 900, ("/user.slice", "/swell/ours/1.1")), (ONE, 0)),
-        (Trace(900, 900, ("/swell/12.1",)), None),  # an attempt that does not run here
-        (Trace(900, 900, ("/docker/2.1",)), None),
-        (Trace(900, 900, ("/swell/2.1",), (("SWELL_STORE", "theirs"),)), None),
+        (Trace(900, 900, BEN, told=(("SWELL_ATTEMPT", "2.1"),)), None),  # no word of whose job 2 it is
+        (in_group("/swell-ours/2.1.0"), (TWO, 0)),
+        (in_group("/swell-ours/1.1.1/below"), (ONE, 1)),
+        (in_group("/swell-ours/2.1.tensorboard"), (TWO, 0)),
+        (in_group("/system.slice/swell.service/swell-ours/1.1.0"), (ONE, 0)),
+        (in_group("/swell-ours/12.1.0"), None),  # an attempt that does not run here
+        (in_group("/swell-theirs/2.1.0"), None),
+        (in_group("/docker/2.1.0"), None),
     ],
 )
-def test_a_process_is_known_by_its_session_its_cgroup_or_its_marks(traced: Trace, owner: object) -> None:
-    assert owner_of(traced, "ours", CLAIMS) == owner
+def test_a_process_is_known_by_its_session_its_control_group_or_its_marks(traced: Trace, owner: object) -> None:
+    assert owner_of(traced, "ours", RUNNING, GROUPS) == owner
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        marked("2.1", uid=ANN),
+        marked("2.1", uid=None),
+        in_group("/user.slice/user-1001.slice/swell-ours/2.1.0"),  # users make folders below their own
+        in_group("/user.slice/swell-ours/2.1.0", ("SWELL_STORE", "ours"), ("SWELL_ATTEMPT", "2.1")),
+    ],
+)
+def test_nobody_can_charge_their_gpu_memory_to_somebody_elses_job(lie: Trace) -> None:
+    """Ann wrote the marks of Ben's job into the environment of her own process, and her memory was counted as his."""
+    watch = Watch("ours")
+    watch.groups = GROUPS
+    for at in (0, 2):
+        watch.take(sampled(at, reading(GpuProcess(66, 4000)), p66=lie), CLAIMS)
+    assert watch.seen(TWO) == GpuSeen()
+    offered = watch.devices((Device("a", 16384, "A100"),))
+    assert [device.outsiders_mib for device in offered] == [4096]
+
+
+@pytest.mark.parametrize("index", ["9" * 5000, "²", "-1", "", "7"])
+def test_what_a_process_says_of_its_task_only_counts_if_there_is_such_a_task(index: str) -> None:
+    """An index of 5,000 digits ended root's worker, again and again."""
+    assert owner_of(marked("1.1", index=index, uid=ANN), "ours", RUNNING, GROUPS) == (ONE, 0)
 
 
 def test_a_process_is_traced_by_what_the_kernel_says_of_it() -> None:
@@ -74,12 +111,14 @@ def test_a_process_is_traced_by_what_the_kernel_says_of_it() -> None:
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        found = trace(child.pid)
+        found, unasked = trace(child.pid), trace(child.pid, reads_environment=False)
         child.communicate(b"")
     assert found is not None
     assert (found.group, found.session) == (child.pid, child.pid)
     assert sorted(found.told) == [("SWELL_ATTEMPT", "1.1"), ("SWELL_STORE", "ours")]
     assert all(path.startswith("/") for path in found.cgroups)
+    assert found.uid == os.getuid()
+    assert unasked == replace(found, told=())
     assert trace(child.pid) is None
 
 
@@ -87,7 +126,7 @@ def test_memory_is_counted_for_the_task_that_uses_it_over_all_its_gpus() -> None
     watch = Watch("ours")
     on_a = reading(GpuProcess(10, 1000), GpuProcess(11, 500), GpuProcess(20, 3000), gpu="a")
     on_b = reading(GpuProcess(20, 4000), GpuProcess(21, 300), gpu="b")
-    traces = {"p10": Trace(100, 100), "p11": Trace(101, 101), "p20": Trace(200, 200), "p21": marked("2.1")}
+    traces = {"p10": Trace(100, 100), "p11": Trace(101, 101), "p20": Trace(200, 200), "p21": marked("2.1", uid=BEN)}
     watch.take(sampled(0, on_a, on_b, **traces), CLAIMS)
     assert watch.seen(ONE) == GpuSeen(memory_mib=1500, peak_mib=1000)  # two tasks on one GPU have a peak each
     assert watch.seen(TWO) == GpuSeen(memory_mib=7300, peak_mib=4300)
@@ -226,7 +265,7 @@ def test_utilisation_is_the_mean_of_the_gpus_that_tell_it_over_half_a_minute() -
 def quiet_after(*levels: tuple[int | None, int | None] | None, seconds: float = 5.0) -> float:
     """What is told after samples of both GPUs, so far apart; None: there was none."""
     watch = Watch("ours")
-    claim = Claim(TWO, {200: 0}, ("a", "b"), IdlePolicy(10, 20.0))
+    claim = Claim(TWO, {200: 0}, ("a", "b"), ANN, IdlePolicy(10, 20.0))
     for number, both in enumerate(levels):
         if both is not None:
             readings = [reading(gpu=gpu, utilization=level) for gpu, level in zip("ab", both, strict=True)]

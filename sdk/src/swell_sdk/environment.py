@@ -31,6 +31,7 @@ class Environment:
     master_port: int
     restarted: bool
     url: str = ""  #: where to report; empty: nowhere
+    fingerprint: str = ""  #: SHA-256 of the server's certificate, which nobody vouches for; empty: ask those who do
     token: str = field(default="", repr=False)
     socket: str = ""  #: a Unix socket to report through instead, where the address is out of reach; empty: none
     attempt_id: str = ""  #: "12.3": the third life of job 12
@@ -41,6 +42,7 @@ class Environment:
     epochs_done: int = 0  #: epochs that are durable
     epochs_total: Optional[int] = None  #: None: the job's file does not say
     last_words: str = ""  #: a file in which to leave a last report that the server did not hear; empty: none
+    has_launcher: bool = False  #: one of several ranks of its task, which is ended by whoever started them
     waits_to_be_stopped: bool = False  #: asked to yield, it is ended from outside: its exit code would be a verdict
 
     @property
@@ -80,6 +82,7 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         master_port=_number(source, "MASTER_PORT", 29500),
         restarted=source.get("JOB_RESTARTED", "FALSE").upper() == "TRUE",
         url=source.get("SWELL_URL", ""),
+        fingerprint=source.get("SWELL_URL_FINGERPRINT", ""),
         token=source.get("SWELL_TOKEN", ""),
         socket=source.get("SWELL_JOBS_SOCKET", ""),
         attempt_id=source.get("SWELL_ATTEMPT", ""),
@@ -90,8 +93,15 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         epochs_done=max(0, _number(source, "EPOCHS_DONE", 0)),
         epochs_total=None if epochs_total < 0 else epochs_total,
         last_words=source.get("SWELL_LAST_WORDS", ""),
+        has_launcher=_has_launcher(source),
         waits_to_be_stopped=source.get("SWELL_ON_YIELD", "") == "wait",
     )
+
+
+def _has_launcher(source: Mapping[str, str]) -> bool:
+    """torchrun leaves a mark. Swell gives the only task of a job no local rank, so there a launcher has done it."""
+    is_alone = _number(source, "SWELL_TASK_COUNT", 0) == 1
+    return "TORCHELASTIC_RUN_ID" in source or (is_alone and "LOCAL_RANK" in source)
 
 
 def _number(source: Mapping[str, str], name: str, default: int) -> int:

@@ -58,7 +58,9 @@ class Link:
 
 
 def _wire(told: Environment) -> Wire:
-    return Wire(told.url, token=told.token, attempt_id=told.attempt_id, socket_path=told.socket)
+    return Wire(
+        told.url, token=told.token, attempt_id=told.attempt_id, socket_path=told.socket, fingerprint=told.fingerprint
+    )
 
 
 def connect(told: Environment, news: News, orders: Orders, checkpoints: Checkpoints) -> Optional[Link]:

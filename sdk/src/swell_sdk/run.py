@@ -8,8 +8,8 @@
         run.save(lambda path: store(model, path))
 
 Nothing here raises anything of its own into training, apart from the `SystemExit(75)` with which a job that was asked
-to stop ends, and nothing waits for the network, apart from the last report of a job that is about to end (and may have
-to wait until somebody ends it: `waiting.py`).
+to stop ends, and, before it begins, `epochs()` where nobody says how many there are. Nothing waits for the network,
+apart from the last report of a job that is about to end (and may have to wait until somebody ends it: `waiting.py`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ from swell_sdk.voice import say
 from swell_sdk.waiting import wait_to_be_stopped
 
 YIELDED = 75  # EX_TEMPFAIL: "run me again"
+NO_EPOCHS = (
+    "run.epochs() has no number of epochs, and outside Swell nobody else says one; write run.epochs(20), or start the "
+    "script with: swell run --epochs 20 -- python SCRIPT"
+)
 FLUSH_S = 3.0  # how long the end of a job waits for the server
 
 Item = TypeVar("Item")
@@ -118,9 +122,16 @@ class Run:
     def epochs(self, total: Optional[int] = None) -> Iterator[int]:
         """Numbers from 0, those of earlier attempts left out. `total`: all epochs; None: as the job's file says,
         and without end where it does not say. Ends the process with code 75 when it was asked to yield.
+
+        Outside Swell there is no job's file, and nobody who would end it: without a number it is refused.
         """
         if total is not None:
             self.news.epochs_total = total
+        if self.epochs_total is None and not self.environment.is_managed:
+            raise ValueError(NO_EPOCHS)
+        return self._each_epoch()
+
+    def _each_epoch(self) -> Iterator[int]:
         while self.epochs_total is None or self.epochs_done < self.epochs_total:
             epoch = self.epochs_done
             self.begin_epoch(epoch)
@@ -168,9 +179,14 @@ class Run:
         self.news.add_memory(mib)
 
     def leave(self) -> NoReturn:
-        """End because it was asked to: a last report, then exit code 75."""
+        """End because it was asked to: a last report, then exit code 75.
+
+        Of the ranks that a launcher has started in one task the first speaks for all. To the launcher (torchrun,
+        Lightning) any code but 0 of another is a failure, for which it ends the first one, in the midst of its save.
+        """
         self.flush_yield()
-        raise SystemExit(YIELDED)
+        is_first = self.environment.local_rank <= 0 or not self.environment.has_launcher
+        raise SystemExit(YIELDED if is_first else 0)
 
     def close(self) -> None:
         """A last report, within bounds; afterwards nothing is sent. At the end of the process this happens anyway."""

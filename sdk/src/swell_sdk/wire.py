@@ -7,9 +7,11 @@ whatever is not an answer of Swell's (a proxy's page, half a line, silence) mean
 from __future__ import annotations
 
 import encodings.idna  # noqa: F401  what `socket` imports on first use; a fork in the midst of that breaks the child's
+import hashlib
 import http.client
 import json
 import socket
+import ssl
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Optional, Union
@@ -55,12 +57,13 @@ class Answer:
 class Wire:
     """To one attempt of one server. Used by one thread."""
 
-    def __init__(self, url: str, *, token: str, attempt_id: str, socket_path: str = "") -> None:
+    def __init__(self, url: str, *, token: str, attempt_id: str, socket_path: str = "", fingerprint: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"SWELL_URL is {url!r}, not an address such as http://host:port")
         self._is_secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port
+        self._fingerprint = fingerprint
         self._socket_path = socket_path  # empty: the address is within reach
         self._prefix = f"{parts.path.rstrip('/')}/api/v1/attempts/{quote(attempt_id, safe='')}"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -122,6 +125,8 @@ class Wire:
     def _made(self) -> http.client.HTTPConnection:
         if self._socket_path:
             return UnixConnection(self._socket_path, self._host, self._port)
+        if self._is_secure and self._fingerprint:
+            return PinnedConnection(self._host, self._port, self._fingerprint)
         kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
         return kind(self._host, self._port, timeout=CONNECT_S)
 
@@ -137,6 +142,25 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._socket_path)
+
+
+class PinnedConnection(http.client.HTTPSConnection):
+    """To the one server whose certificate has this fingerprint; nothing is sent to any other."""
+
+    def __init__(self, host: str, port: Optional[int], fingerprint: str) -> None:
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trust.check_hostname = False
+        trust.verify_mode = ssl.CERT_NONE  # nobody vouches for it: the fingerprint below does
+        super().__init__(host, port, timeout=CONNECT_S, context=trust)
+        self._wanted = fingerprint.replace(":", "").lower()
+
+    def connect(self) -> None:
+        super().connect()
+        assert isinstance(self.sock, ssl.SSLSocket)
+        shown = hashlib.sha256(self.sock.getpeercert(binary_form=True) or b"").hexdigest()
+        if shown != self._wanted:
+            self.close()
+            raise ssl.SSLError("the server's certificate is another than SWELL_URL_FINGERPRINT says")
 
 
 def parse_answer(status: int, text: Union[bytes, str]) -> Answer:

@@ -16,8 +16,9 @@ from swell.api.caller import Who, require_admin
 from swell.api.cancel import cancel_router
 from swell.api.change import change_router
 from swell.api.documents import node_document
+from swell.api.doors.addresses import Addressing, addresses_router
 from swell.api.doors.entrance import Doors
-from swell.api.doors.manage import Addressing, Opening, doors_router
+from swell.api.doors.manage import Opening, doors_router
 from swell.api.events import events_router
 from swell.api.exec import exec_router
 from swell.api.jobs import jobs_router
@@ -28,6 +29,7 @@ from swell.api.probes import probes_router
 from swell.api.reports import reports_router
 from swell.api.security import Guard
 from swell.api.services import Services
+from swell.api.tokens import Creation, job_secret_router, tokens_router
 from swell.api.usage import usage_router
 from swell.api.wire import ERRORS, Cancellation, Json, Submission
 from swell.api.workers import workers_router
@@ -66,6 +68,9 @@ def create_app(services: Services) -> Any:
         metrics_router,
         probes_router,
         doors_router,
+        addresses_router,
+        tokens_router,
+        job_secret_router,
         server_router,
     ):
         app.include_router(router(services))
@@ -89,12 +94,14 @@ def server_router(services: Services) -> APIRouter:
     @router.get("/server")
     async def server(caller: Who) -> dict[str, Any]:
         """Which server this is, who asks, and how many jobs it knows by state."""
+        store = services.store
+        jobs, lost = await services.read(caller.user, lambda: (store.counts(), store.lost_gpu_seconds()))
         return {
             "version": __version__,
-            "store": services.store.id,
+            "store": store.id,
             "user": caller.user,
-            "jobs": services.store.counts(),
-            "lost_gpu_seconds": services.store.lost_gpu_seconds(),
+            "jobs": jobs,
+            "lost_gpu_seconds": lost,
             "kubectl": services.intake(),
         }
 
@@ -108,10 +115,14 @@ def server_router(services: Services) -> APIRouter:
         return {"status": "stopping"}
 
     @router.get("/nodes")
-    async def nodes() -> Response:
+    async def nodes(caller: Who) -> Response:
         """Machines, what they offer and who holds it."""
-        snapshot = services.controller.snapshot
-        return Json({"nodes": [node_document(node, snapshot) for node in snapshot.nodes]})
+
+        def read() -> Response:
+            snapshot = services.controller.snapshot
+            return Json({"nodes": [node_document(node, snapshot) for node in snapshot.nodes]})
+
+        return await services.read(caller.user, read)
 
     return router
 
@@ -135,6 +146,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
         "report": ReportIn,
         "doors": Opening,
         "address": Addressing,
+        "tokens": Creation,
     }
     known = list(models.get(request.url.path.rpartition("/")[2], Submission).model_fields)
     if first["type"] == "extra_forbidden":

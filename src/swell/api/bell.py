@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import threading
 
+from swell.api.turns import at_rest
+
 
 class Bell:
     """Rung from any thread; coroutines wait for the next ring. Ringing a bell nobody waits for costs nothing."""
@@ -43,7 +45,8 @@ class Bell:
         self._waiting.add(future)
         timer = loop.call_later(timeout_s, _resolve, future)
         try:
-            await future
+            async with at_rest():
+                await future
         finally:
             timer.cancel()
             self._waiting.discard(future)

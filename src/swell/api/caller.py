@@ -26,6 +26,11 @@ class Caller:
     uid: int | None = None  #: as whom their tasks run; None: as the server itself, which is private
     identity: Identity | None = None  #: as the cluster names them; None: no cluster does
 
+    @property
+    def is_operator(self) -> bool:
+        """Root on its machine, or who has the token of the server itself: whoever could act as anybody anyway."""
+        return self.is_admin and self.uid in (None, 0) and self.identity is None
+
     def may_touch(self, owner: str) -> bool:
         return self.is_admin or owner == self.user
 

@@ -1,35 +1,32 @@
-"""Who is at the other end of a connection, how many may there be, and how long may a request take to arrive?
+"""Who is at the other end of a connection, and how long may a request take to arrive, an answer to be read?
 
 A Unix socket tells who connected (SO_PEERCRED: the kernel's word, not the client's), TCP from which address. Everybody
 on a machine can connect to loopback and to the socket of a box server, so neither may be filled up: connections are
-counted by whom they come from, on all ports together, and one that does not get its request across in time is closed.
+counted by whom they come from, on all ports together (`crowd.py`). Over TCP nobody has said who they are until a token
+of theirs was found good. Who does not get a request across in time, or does not read the answer, is hung up on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import socket
 import struct
-import threading
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.utils import get_remote_addr
 
+from swell.api.crowd import LOOPBACK, Crowd
 from swell.api.refusals import Refusals
 
-DESCRIPTORS_KEPT = 150  # of those the process may have: the database, logs being read, notices
-CONNECTIONS_MAX = max(64, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT))
-LOOPBACK_MAX = CONNECTIONS_MAX * 3 // 4  # TCP does not say who connects, so it may not take what the socket needs
-USER_MAX = CONNECTIONS_MAX // 4  # of one user on the socket, of one machine elsewhere: nobody can keep the others out
-LOOPBACK = "127.0.0.1"
-ROOT = 0  # our own worker; and root needs no tricks
 REQUEST_S = 20.0  # for a whole request to arrive; loopback brings 64 MB in a tenth of a second
+ANSWER_LOOK_S = 10.0  # so often an answer that waits to be read must have become shorter
+ANSWER_BYTES_MIN = 16 * 1024  # by so much; the slowest line that one works over brings ten times that
 HEAD_BYTES_MAX = 256 * 1024  # of a request's line and headers; ours have one
 PEER = "swell.peer"  # in the scope's `state`; None: it came over TCP
+SEAT = "swell.seat"  # in the scope's `state`: this connection, for who finds out whose it is
 
 CREDENTIALS = struct.Struct("3i")
 
@@ -50,29 +47,6 @@ class Peer:
         return f"pid {self.pid} uid {self.uid}"
 
 
-class Crowd:
-    """All connections of this process, by whom they come from: descriptors are the process's, whichever port took them.
-
-    Every opened door is served by a thread of its own.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[int | str] = Counter()
-
-    def enter(self, whom: int | str) -> tuple[int, int]:
-        """How many there are now, and how many of this one."""
-        with self._lock:
-            self._counts[whom] += 1
-            return self._counts.total(), self._counts[whom]
-
-    def leave(self, whom: int | str) -> None:
-        with self._lock:
-            self._counts[whom] -= 1
-            if not self._counts[whom]:
-                del self._counts[whom]
-
-
 crowd = Crowd()
 
 
@@ -81,6 +55,7 @@ class Connection(HttpToolsProtocol):
 
     peer: Peer | None = None
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None  #: None: nothing waits to be read by the client
     _head_bytes: int | None = 0  #: None: the headers of the request under way are complete
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -92,19 +67,36 @@ class Connection(HttpToolsProtocol):
         super().send_400_response(msg)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self.transport = transport
         self.peer = _peer(transport.get_extra_info("socket"))
-        self.app_state = {**self.app_state, PEER: self.peer}
-        if self._is_one_too_many(*crowd.enter(self._whom())):
+        if not self._enter(transport):  # before anything else is made for it: a flood is refused quickly
             self._refuse("too many connections")
-        else:
-            self._expect_request()
+            return
+        super().connection_made(transport)
+        # `pause_writing` says then that something was not read at once. Not 0: asyncio's TLS pauses at its mark, not
+        # above it, and would never go on.
+        transport.set_write_buffer_limits(high=1)
+        self.app_state = {**self.app_state, PEER: self.peer, SEAT: self}
+        self._expect_request()
 
-    def _is_one_too_many(self, everybody: int, same: int) -> bool:
-        whom = self._whom()
-        if whom == ROOT:
-            return False
-        return everybody > CONNECTIONS_MAX or same > (LOOPBACK_MAX if whom == LOOPBACK else USER_MAX)
+    def _enter(self, transport: asyncio.Transport) -> bool:
+        if self.peer is not None:
+            return crowd.enter(self, self.peer.uid)
+        self.client = get_remote_addr(transport)
+        return crowd.enter_as_stranger(self, str((self.client or (LOOPBACK,))[0]))
+
+    def belongs_to(self, whom: int | str, *, share: bool) -> None:
+        """Whoever is at the other end has shown a token; it counts as theirs from now on."""
+        if self.peer is None and not crowd.recognise(self, whom, share=share):
+            self._refuse("too many connections")
+
+    def is_idle(self) -> bool:
+        """Nothing is being worked on, and nothing waits to be read."""
+        return self._unread is None and (self.cycle is None or self.cycle.response_complete)
+
+    def give_way(self) -> None:
+        """To a newer one. From any thread: every opened door has its own."""
+        self.loop.call_soon_threadsafe(self._refuse, "too many connections that have not said who they are")
 
     def data_received(self, data: bytes) -> None:
         if self._deadline is None and self._head_bytes is not None:
@@ -124,10 +116,34 @@ class Connection(HttpToolsProtocol):
         self._stop_waiting()
         super().on_message_complete()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_answer()
+
+    def resume_writing(self) -> None:
+        self._stop_watching()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        crowd.leave(self._whom())
+        crowd.leave(self)
         self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
+
+    def _watch_answer(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._unread = self.loop.call_later(ANSWER_LOOK_S, self._look_at_answer, left)
+
+    def _look_at_answer(self, before: int) -> None:
+        if before - self.transport.get_write_buffer_size() < ANSWER_BYTES_MIN:
+            self._refuse(f"the answer was not read within {ANSWER_LOOK_S:g} s")
+        else:
+            self._watch_answer()
+
+    def _stop_watching(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _expect_request(self) -> None:
         self._deadline = self.loop.call_later(REQUEST_S, self._refuse, f"no whole request within {REQUEST_S:g} s")
@@ -140,11 +156,8 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, why: str) -> None:
         refusals.note(self._origin(), f"connection closed: {why}")
         self._stop_waiting()
+        self._stop_watching()
         self.transport.abort()
-
-    def _whom(self) -> int | str:
-        """A user of this machine, or an address."""
-        return str((self.client or (LOOPBACK,))[0]) if self.peer is None else self.peer.uid
 
     def _origin(self) -> str:
         return str(self.peer or (self.client or ("?",))[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -88,11 +88,19 @@ def _progress(training: TrainingRecord | None) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class ShownTasks:
+    """Of each attempt the first few, and how many there are."""
+
+    first: list[TaskRecord]
+    counts: dict[int, int]
+
+
 def full_document(
     job: JobRecord,
     reason: Reason | None,
     attempts: list[AttemptRecord],
-    tasks: list[TaskRecord],
+    tasks: ShownTasks,
     events: list[EventRecord],
 ) -> dict[str, Any]:
     """`swell show -o json`: the listing's fields, and what is behind them; `attempts` is the list, not its length."""
@@ -126,8 +134,8 @@ def _training_document(training: TrainingRecord) -> dict[str, Any]:
     }
 
 
-def _attempt_document(attempt: AttemptRecord, tasks: list[TaskRecord]) -> dict[str, Any]:
-    own = [task for task in tasks if task.attempt == attempt.number]
+def _attempt_document(attempt: AttemptRecord, tasks: ShownTasks) -> dict[str, Any]:
+    own = [task for task in tasks.first if task.attempt == attempt.number]
     return {
         "number": attempt.number,
         "width": attempt.width,
@@ -138,8 +146,8 @@ def _attempt_document(attempt: AttemptRecord, tasks: list[TaskRecord]) -> dict[s
         "outcome": attempt.outcome,
         "resumed_from_epoch": attempt.resume.epochs_done,
         "asked": None if attempt.asked is None else _asked_document(attempt.asked),
-        "tasks": [_task_document(task) for task in own[:TASKS_SHOWN_MAX]],
-        "tasks_not_shown": max(0, len(own) - TASKS_SHOWN_MAX),
+        "tasks": [_task_document(task) for task in own],
+        "tasks_not_shown": max(0, tasks.counts.get(attempt.number, 0) - len(own)),
     }
 
 
@@ -190,6 +198,7 @@ def node_document(node: Node, snapshot: Snapshot) -> dict[str, Any]:
         "gpus": [_gpu_document(device, held) for device in node.devices],
         "jobs": sorted({job for job, _ in held}),
         "container_runtime": node.container_runtime,
+        "not_enforced": [{"limit": limit, "why": why} for limit, why in node.unenforced],
     }
 
 

@@ -13,7 +13,9 @@ from swell.api.caller import Caller, Who
 from swell.api.documents import event_document
 from swell.api.find import find_job
 from swell.api.services import Services
+from swell.api.turns import at_rest, look_again
 from swell.api.wire import ERRORS, NUMBER_MAX, Json
+from swell.store import EventRecord
 
 PING_S = 15.0  # proxies cut a silent stream after 30 to 60 s
 
@@ -29,9 +31,13 @@ def events_router(services: Services) -> APIRouter:
         limit: int = Query(1000, ge=1, le=1000),
     ) -> Response:
         """Oldest first, after an event's id."""
-        job_id = find_job(services.store, caller, job).id if job else None
-        found = services.store.events(after=after, job=job_id, owner=_whose(caller), limit=limit)
-        return Json({"events": [event_document(event) for event in found]})
+
+        def read() -> Response:
+            job_id = find_job(services.store, caller, job).id if job else None
+            found = services.store.events(after=after, job=job_id, owner=_whose(caller), limit=limit)
+            return Json({"events": [event_document(event) for event in found]})
+
+        return await services.read(caller.user, read)
 
     @router.get("/events/stream")
     async def stream(
@@ -43,12 +49,15 @@ def events_router(services: Services) -> APIRouter:
         last_event_id: Annotated[int | None, Header(ge=0, le=NUMBER_MAX)] = None,
     ) -> Response:
         """Server-sent events; `Last-Event-ID` goes on where the stream was cut."""
-        job_id = find_job(services.store, caller, job).id if job else None
-        begin = last_event_id if last_event_id is not None else after
-        if begin is None:
-            begin = services.store.last_event_id()
+        wanted = last_event_id if last_event_id is not None else after
+
+        def begin() -> tuple[int | None, int]:
+            job_id = find_job(services.store, caller, job).id if job else None
+            return job_id, services.store.last_event_id() if wanted is None else wanted
+
+        job_id, first = await services.read(caller.user, begin)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        events = _stream(services, job_id, _whose(caller), begin)
+        events = _stream(services, caller, job_id, first)
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     return router
@@ -59,14 +68,23 @@ def _whose(caller: Caller) -> str | None:
     return None if caller.is_admin else caller.user
 
 
-async def _stream(services: Services, job: int | None, owner: str | None, after: int) -> AsyncIterator[str]:
+async def _stream(services: Services, caller: Caller, job: int | None, after: int) -> AsyncIterator[str]:
+    def read() -> tuple[int, str]:
+        found = services.store.events(after=after, job=job, owner=_whose(caller))
+        return found[-1].id if found else after, "".join(map(_line, found))
+
     while not services.committed.is_closed:
-        found = services.store.events(after=after, job=job, owner=owner)
-        for event in found:
-            after = event.id
-            yield f"id: {event.id}\nevent: {event.kind}\ndata: {json.dumps(event_document(event))}\n\n"
-        if not found:
-            before = services.now()
+        after, lines = await services.read(caller.user, read)
+        if lines:
+            yield lines
+            continue
+        before = services.now()
+        async with at_rest():
             await services.committed.wait(PING_S)
-            if services.now() - before >= PING_S:
-                yield ": still here\n\n"
+            await look_again()
+        if services.now() - before >= PING_S:
+            yield ": still here\n\n"
+
+
+def _line(event: EventRecord) -> str:
+    return f"id: {event.id}\nevent: {event.kind}\ndata: {json.dumps(event_document(event))}\n\n"

@@ -16,6 +16,8 @@ from swell.model.container import container_name
 from swell.model.job import AttemptId
 from swell.store import JobRecord, TaskRecord
 
+RANKS_SHOWN_MAX = 8
+
 
 def exec_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], responses=ERRORS)
@@ -27,8 +29,12 @@ def exec_router(services: Services) -> APIRouter:
         rank: int | None = Query(None, description="task: a gang's rank or an array's index; the first that runs"),
     ) -> Response:
         """Where a task runs now: its machine, the process that keeps it, its container. Nothing is run here."""
-        job = find_job(services.store, caller, ref)
-        task = _running(services, job, rank)
+
+        def find() -> tuple[JobRecord, TaskRecord]:
+            job = find_job(services.store, caller, ref)
+            return job, _running(services, job, rank)
+
+        job, task = await services.read(caller.user, find)
         attempt = AttemptId(job.id, task.attempt)
         if services.workers is None:
             return Json(_pod(services, attempt, task))
@@ -68,11 +74,13 @@ def _runtime_folder(services: Services, job: JobRecord) -> str | None:
 
 
 def _running(services: Services, job: JobRecord, rank: int | None) -> TaskRecord:
-    alive = [task for task in services.store.tasks(job.id) if task.ended_at is None and task.attempt == job.attempts]
+    alive = services.store.running_tasks(job.id, job.attempts, index=None, limit=RANKS_SHOWN_MAX)
     if job.state.has_ended or not alive:
         raise Conflict(f"job {job.id} ({job.name}) is {job.state}: there is nothing to enter; `swell why {job.id}`")
-    chosen = [task for task in alive if rank is None or task.index == rank]
+    if rank is None:
+        return alive[0]
+    chosen = services.store.running_tasks(job.id, job.attempts, index=rank, limit=1)
     if not chosen:
-        ranks = ", ".join(str(task.index) for task in alive[:8])
+        ranks = ", ".join(str(task.index) for task in alive)
         raise NotFound(f"task {rank} of job {job.id} does not run now; those that do: {ranks}")
-    return min(chosen, key=lambda task: task.index)
+    return chosen[0]

@@ -7,6 +7,7 @@ administrator: that somebody has a job of that number is in the queue for all to
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from swell.api.caller import Caller
 from swell.errors import Conflict, NotFound
@@ -21,7 +22,7 @@ def find_job(store: Store, caller: Caller, ref: str) -> JobRecord:
     """For reading: an id, or the newest job of that name."""
     if ID.fullmatch(ref):
         return _by_id(store, caller, int(ref))
-    named = store.jobs_named(ref, owner=caller.own)
+    named = store.jobs_named(ref, owner=caller.own, limit=1)
     if not named:
         raise _not_found(store, caller, ref)
     return named[0]
@@ -41,22 +42,32 @@ def find_one(store: Store, caller: Caller, ref: str, *, ended: bool | None) -> J
     """
     if ID.fullmatch(ref):
         return _by_id(store, caller, int(ref))
-    named = store.jobs_named(ref, owner=caller.own)
-    fitting = [job for job in named if ended is None or job.state.has_ended == ended]
+    fitting = store.jobs_named(ref, owner=caller.own, ended=ended, limit=IDS_SHOWN_MAX)
     if len(fitting) > 1:
-        ids = ", ".join(str(job.id) for job in fitting[:IDS_SHOWN_MAX]) + (
-            ", …" if len(fitting) > IDS_SHOWN_MAX else ""
-        )
-        raise Conflict(f"{len(fitting)} jobs are named {ref!r}; say which by id: {ids}")
-    if fitting:
-        return fitting[0]
-    if named:
-        return named[0]
-    raise _not_found(store, caller, ref)
+        raise ambiguous(ref, fitting, store.count_named(ref, owner=caller.own, ended=ended))
+    return fitting[0] if fitting else find_job(store, caller, ref)
+
+
+def ambiguous(ref: str, first: list[JobRecord], count: int) -> Conflict:
+    ids = ", ".join(str(job.id) for job in first) + (", …" if count > len(first) else "")
+    return Conflict(f"{count} jobs are named {ref!r}; say which by id: {ids}")
+
+
+def find_several(store: Store, caller: Caller, refs: Iterable[str]) -> list[JobRecord]:
+    """For changing, each once, in their order; one that is not there, or leaves a doubt, and none is found."""
+    unique = list(dict.fromkeys(refs))
+    known = store.jobs([int(ref) for ref in unique if ID.fullmatch(ref)])
+    found: dict[int, JobRecord] = {}
+    for ref in unique:
+        job = known.get(int(ref)) if ID.fullmatch(ref) else find_one(store, caller, ref, ended=False)
+        if job is None or not caller.may_touch(job.owner):
+            raise no_job(int(ref))
+        found[job.id] = job
+    return list(found.values())
 
 
 def _not_found(store: Store, caller: Caller, ref: str) -> NotFound:
-    others = store.jobs_named(ref)[:IDS_SHOWN_MAX] if caller.is_admin else []
+    others = store.jobs_named(ref, limit=IDS_SHOWN_MAX) if caller.is_admin else []
     if others:
         ids = ", ".join(f"{job.id} of {job.owner}" for job in others)
         return NotFound(f"you have no job {ref!r}, but others have; say which by id: {ids}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from swell.api.caller import Caller, Who
@@ -16,6 +15,7 @@ from swell.api.services import Services
 from swell.api.wire import ERRORS, JobsOut, Json
 from swell.store import JobRecord
 
+LISTED_MAX = 10_000  # in one answer, which is in memory whole; `lines` brings all there are
 RECENT_S = 24 * 3600.0  # ended jobs are listed for a day without `all`
 
 
@@ -28,7 +28,7 @@ def listing_router(services: Services) -> APIRouter:
         all: bool = Query(False, description="also jobs that ended more than a day ago"),  # noqa: A002
         user: str | None = Query(None, description="this user's; without: one's own"),
         all_users: bool = Query(False, description="everybody's; of others only what a queue shows"),
-        limit: int | None = Query(None, ge=1, le=1_000_000),
+        limit: int | None = Query(None, ge=1, le=LISTED_MAX, description=f"at most so many; {LISTED_MAX}"),
         lines: bool = Query(False, description="one job per line (NDJSON), all of them, streamed"),
     ) -> Response:
         """Active jobs first, then ended ones, newest first."""
@@ -36,15 +36,16 @@ def listing_router(services: Services) -> APIRouter:
         owner = user if user is not None or all_users else caller.own
         if lines:
             return StreamingResponse(_lines(services, caller, since, owner), media_type="application/x-ndjson")
+        shown_max = LISTED_MAX if limit is None else limit
 
         def read() -> Response:
-            jobs, not_shown = services.store.listing(ended_since=since, owner=owner, limit=limit)
+            jobs, not_shown = services.store.listing(ended_since=since, owner=owner, limit=shown_max)
             listed = [_document(services, caller, job) for job in jobs]
             states = services.store.listed_counts(ended_since=since, owner=owner)
             of_others = 0 if owner is None or user is not None else _count(services, since) - sum(states.values())
             return Json({"jobs": listed, "not_shown": not_shown, "states": states, "of_others": of_others})
 
-        return await run_in_threadpool(read)
+        return await services.read(caller.user, read)
 
     return router
 
@@ -59,6 +60,16 @@ def _document(services: Services, caller: Caller, job: JobRecord) -> dict[str, A
     return queue_document(job)
 
 
-def _lines(services: Services, caller: Caller, ended_since: float | None, owner: str | None) -> Iterator[str]:
-    for page in services.store.pages(ended_since=ended_since, owner=owner):
-        yield "".join(f"{json.dumps(_document(services, caller, job))}\n" for job in page)
+async def _lines(
+    services: Services, caller: Caller, ended_since: float | None, owner: str | None
+) -> AsyncIterator[str]:
+    pages = services.store.pages(ended_since=ended_since, owner=owner)
+
+    def read() -> str | None:
+        page = next(pages, None)
+        if page is None:
+            return None
+        return "".join(f"{json.dumps(_document(services, caller, job))}\n" for job in page)
+
+    while (lines := await services.read(caller.user, read)) is not None:
+        yield lines

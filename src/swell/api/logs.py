@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter, Query, Response
 
-from swell.api.caller import Who
+from swell.api.caller import Caller, Who
 from swell.api.find import find_job
 from swell.api.services import Services
+from swell.api.turns import at_rest, look_again
 from swell.api.wire import ERRORS, NUMBER_MAX
 from swell.errors import NotFound
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, JobId
 from swell.store import JobRecord
 
 CHUNK_BYTES_MAX = 1 << 20
@@ -35,25 +38,54 @@ def logs_router(services: Services) -> APIRouter:
         wait_s: float = Query(0, ge=0, le=60),
     ) -> Response:
         """Raw bytes. `Swell-Next-Offset` says where to go on, `Swell-Complete` whether more can come."""
-        job = find_job(services.store, caller, ref)
-        index = _index(job, rank)
-        if attempt is not None and attempt > max(job.attempts, 1):
-            raise NotFound(f"job {job.id} has no attempt {attempt}; it has had {job.attempts}")
-        until = asyncio.get_running_loop().time() + wait_s
-        pause = LOOK_FIRST_S
+        clock = asyncio.get_running_loop().time
+        until, pause = clock() + wait_s, LOOK_FIRST_S
+        asked = await services.read(caller.user, lambda: _asked(services, caller, ref, rank, attempt))
         while True:
-            job = services.store.job(job.id)
-            life = AttemptId(job.id, attempt or _life_of(services, job, index))
-            is_complete = _is_complete(services, job, life, index)  # before reading: what comes after may be missed
-            offset = _from(services, life, index, offset, since)
-            start, data = services.engine.read_log(life, index, offset, limit)
-            left = until - asyncio.get_running_loop().time()
-            if data or is_complete or left <= 0 or services.committed.is_closed:
-                return _answer(job, start, data, is_complete)
-            await asyncio.sleep(min(pause, left))
+            seen = await services.read(caller.user, partial(_look, services, asked, offset, limit, since))
+            if seen.data or seen.is_complete or clock() >= until or services.committed.is_closed:
+                return _answer(seen)
+            offset = seen.start
+            async with at_rest():
+                await asyncio.sleep(min(pause, until - clock()))
+                await look_again()
             pause = min(pause * 1.5, LOOK_LAST_S)
 
     return router
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whose log."""
+
+    job: JobId
+    index: int
+    attempt: int | None  #: None: the last that this task was in
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Of a log, at one moment."""
+
+    job: JobRecord
+    start: int
+    data: bytes
+    is_complete: bool
+
+
+def _asked(services: Services, caller: Caller, ref: str, rank: int | None, attempt: int | None) -> Asked:
+    job = find_job(services.store, caller, ref)
+    if attempt is not None and attempt > max(job.attempts, 1):
+        raise NotFound(f"job {job.id} has no attempt {attempt}; it has had {job.attempts}")
+    return Asked(job.id, _index(job, rank), attempt)
+
+
+def _look(services: Services, asked: Asked, offset: int, limit: int, since: float | None) -> Seen:
+    job, index = services.store.job(asked.job), asked.index
+    life = AttemptId(job.id, asked.attempt or _life_of(services, job, index))
+    is_complete = _is_complete(services, job, life, index)  # before reading: what comes after may be missed
+    start, data = services.engine.read_log(life, index, _from(services, life, index, offset, since), limit)
+    return Seen(job, start, data, is_complete)
 
 
 def _index(job: JobRecord, rank: int | None) -> int:
@@ -92,11 +124,11 @@ def _is_complete(services: Services, job: JobRecord, life: AttemptId, index: int
     return task is not None and task.ended_at is not None
 
 
-def _answer(job: JobRecord, start: int, data: bytes, is_complete: bool) -> Response:
+def _answer(seen: Seen) -> Response:
     headers = {
-        "Swell-Offset": str(start),
-        "Swell-Next-Offset": str(start + len(data)),
-        "Swell-Complete": "true" if is_complete and not data else "false",
-        "Swell-State": str(job.state),
+        "Swell-Offset": str(seen.start),
+        "Swell-Next-Offset": str(seen.start + len(seen.data)),
+        "Swell-Complete": "true" if seen.is_complete and not seen.data else "false",
+        "Swell-State": str(seen.job.state),
     }
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    return Response(seen.data, media_type="application/octet-stream", headers=headers)

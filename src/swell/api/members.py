@@ -6,15 +6,14 @@ remembered by their hash, and for a short time: one that was taken back stops wo
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
 from swell.api.caller import Caller
+from swell.api.threads import Threads
 from swell.errors import Denied
 from swell.manifests import Manifest
 from swell.model.identity import Identity, ObjectKind
@@ -23,7 +22,8 @@ REMEMBERED_S = 60.0
 UNKNOWN_REMEMBERED_S = 10.0  # a client that repeats a stale token must not become a load on the API server
 TOKENS_REMEMBERED_MAX = 10_000
 TOKEN_BYTES_MAX = 16 * 1024  # with many groups in it a token has 4 KiB
-REVIEWS_AT_ONCE = 8  # whoever sends tokens of their own invention keeps so many threads busy, and no more
+REVIEWS_AT_ONCE = 16
+REVIEWS_OF_EACH = 4  # whoever sends tokens of their own invention keeps so many threads busy, and no more
 ACCOUNT = "system:serviceaccount:"
 
 
@@ -34,6 +34,8 @@ class Reviewer(Protocol):
         """None: nobody's."""
 
     def may_create(self, identity: Identity, what: ObjectKind) -> bool: ...
+
+    def may_delete(self, identity: Identity, what: ObjectKind) -> bool: ...
 
 
 class Members:
@@ -56,10 +58,10 @@ class Members:
         self._admins = frozenset(admins)
         self._monotonic = monotonic
         self._known: dict[bytes, tuple[Caller | None, float]] = {}
-        self._threads = ThreadPoolExecutor(REVIEWS_AT_ONCE, thread_name_prefix="review")
+        self._threads = Threads("review", REVIEWS_AT_ONCE, per_user=REVIEWS_OF_EACH)
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def administrator(self, origin: str) -> Caller:
         """Whoever has the server's own token."""
@@ -70,7 +72,7 @@ class Members:
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found, until = self._known.get(key, (None, 0.0))
         if self._monotonic() >= until:
-            found = await self._look_up(token)
+            found = await self._look_up(token, origin)
             self._remember(key, found)
         return None if found is None else replace(found, origin=origin)
 
@@ -93,17 +95,28 @@ class Members:
         if not await self._may_create(caller, what):
             raise Denied(f"{caller.user!r} may not create a {what}, so its quota is not shown; ask for that right")
 
+    async def refuse_deletion(self, caller: Caller, what: ObjectKind) -> None:
+        """What somebody applied with kubectl is deleted for who could delete it with kubectl."""
+        if not await self._may(caller, what, self._reviewer.may_delete):
+            raise Denied(
+                f"{caller.user!r} may not delete a {what}, and Swell deletes nothing that you could not delete yourself"
+            )
+
     async def _may_create(self, caller: Caller, what: ObjectKind) -> bool:
+        return await self._may(caller, what, self._reviewer.may_create)
+
+    async def _may(self, caller: Caller, what: ObjectKind, review: Callable[[Identity, ObjectKind], bool]) -> bool:
         identity = caller.identity
         if identity is None:
             return True  # the server's own token
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._reviewer.may_create, identity, what)
+        return await self._threads.run(identity.user, lambda: review(identity, what))
 
-    async def _look_up(self, token: str) -> Caller | None:
+    async def _look_up(self, token: str, origin: str) -> Caller | None:
+        """Who it is, is not known yet: an address has its share."""
         if len(token) > TOKEN_BYTES_MAX:
             return None
-        identity = await asyncio.get_running_loop().run_in_executor(self._threads, self._reviewer.who, token)
+        address = origin.rpartition(":")[0]
+        identity = await self._threads.run(address, lambda: self._reviewer.who(token))
         if identity is None or identity.user == self._owner:
             return None
         is_admin = identity.user in self._admins or self._admin_group in identity.groups

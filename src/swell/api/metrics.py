@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
-from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from swell.api.caller import Caller, caller_of
@@ -23,6 +22,6 @@ def metrics_router(services: Services) -> APIRouter:
         """In Prometheus' text format; docs/metrics.md has the names."""
         if not caller.is_admin:
             raise Denied(f"metrics say who used how much and are for admins, and {caller.user} is none")
-        return Response(await run_in_threadpool(services.metrics.text), media_type=CONTENT_TYPE_LATEST)
+        return Response(await services.read(caller.user, services.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
     return router

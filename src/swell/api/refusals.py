@@ -30,6 +30,7 @@ class Refusals:
 
     def __init__(self, log: logging.Logger, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
+        self.tell: Callable[[str, str], None] = lambda *_: None  #: as often as a line is written: origin, and what
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._began = monotonic()
@@ -50,6 +51,7 @@ class Refusals:
         if self._written.total() < LINES_PER_WINDOW and self._written[origin] < LINES_PER_ORIGIN:
             self._written[origin] += 1
             self._log.warning("refused %s: %s", origin, what[:LINE_MAX])
+            self.tell(origin, what[:LINE_MAX])
 
     def noting_climbers(self, scope: Scope, origin: str, send: Any) -> Any:
         """In place of `send`: whoever asks for a path that leads upwards, and is refused, is written down."""

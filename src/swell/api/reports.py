@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import subprocess
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import BaseModel, Field
 
+from swell.api.checkpoints import find_checkpoint
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Json
-from swell.errors import NotFound, Rejected
+from swell.errors import NotFound
 from swell.model.job import AttemptId
-from swell.model.training import METRICS_MAX, Checkpoint, Control, Report
-from swell.process import as_user
-from swell.reportform import EPOCHS_MAX, SECONDS_MAX, CheckpointIn, ReportIn
-from swell.store import JobRecord
-from swell.users import user_of_job
+from swell.model.training import METRICS_MAX, Control, Report
+from swell.reportform import EPOCHS_MAX, SECONDS_MAX, ReportIn
 
 REPORTS_PER_S = 20.0  # of one attempt; the library sends five at most
 HOLD_S_MAX = 60.0
-RESOLVE_S_MAX = 30.0  # a file system that hangs keeps one thread for so long
 ATTEMPTS_REMEMBERED_MAX = 10_000  # for pace and the like; far more than run at once
 
 
@@ -64,8 +58,8 @@ def reports_router(services: Services) -> APIRouter:
         whose = _parse(attempt)
         pace.step(whose)
         checkpoint = None
-        if body.checkpoint is not None:  # in a thread: its folder may lie on a file system that hangs
-            checkpoint = await asyncio.to_thread(_checkpoint, services, whose, body.checkpoint)
+        if body.checkpoint is not None:
+            checkpoint = await find_checkpoint(services, whose, body.checkpoint)
         await asyncio.wrap_future(controller.report(body.of(whose, checkpoint)))
         if len(library) > ATTEMPTS_REMEMBERED_MAX:
             library.clear()  # those that run say so again
@@ -120,53 +114,6 @@ def _parse(text: str) -> AttemptId:
         return AttemptId.parse(text)
     except ValueError:
         raise NotFound(f"there is no attempt {text!r}; it is written as in SWELL_ATTEMPT, 12.1") from None
-
-
-def _checkpoint(services: Services, attempt: AttemptId, told: CheckpointIn) -> Checkpoint:
-    path = None if told.path is None else _path_inside(services, services.store.job(attempt.job), told.path)
-    return Checkpoint(told.epochs_done, path, told.at or services.now(), attempt.number)
-
-
-def _path_inside(services: Services, job: JobRecord, told: str) -> str:
-    """Relative to the job's folder. What lies outside, or, where we can look, is not there, is none to resume from."""
-    if "\0" in told:
-        raise Rejected("the checkpoint's path holds a null character, which no file's name can")
-    given = Path(services.checkpoints(job))
-    if not services.sees_checkpoints:
-        resolved: tuple[Path, Path] | None = given, Path(os.path.normpath(given / told))
-    else:
-        resolved = _resolve(given, told) if job.uid is None else _resolve_as_user(job, given, told)
-    if resolved is None:
-        raise Rejected(f"the checkpoint {told!r} does not exist; make it durable first, then report it")
-    folder, found = resolved
-    if not found.is_relative_to(folder) or found == folder:
-        raise Rejected(f"the checkpoint {told!r} lies outside the job's folder {folder}; write it there")
-    return str(found.relative_to(folder))
-
-
-def _resolve(folder: Path, told: str) -> tuple[Path, Path] | None:
-    """Where both really are; None: the latter does not exist."""
-    folder = Path(os.path.realpath(folder))
-    found = Path(os.path.realpath(folder / told))
-    if found.is_relative_to(folder) and not os.path.exists(found):  # noqa: PTH110  Path.exists raises for long names
-        return None
-    return folder, found
-
-
-def _resolve_as_user(job: JobRecord, folder: Path, told: str) -> tuple[Path, Path] | None:
-    """The same with the user's eyes: root's would tell what lies in folders that the user may not enter."""
-    user = None if job.uid is None else user_of_job(job.owner, job.uid)
-    if user is None:
-        return None
-    argv = ["realpath", "--canonicalize-existing", "--zero", "--", str(folder), str(folder / told)]
-    try:
-        done = subprocess.run(
-            argv, cwd="/", capture_output=True, timeout=RESOLVE_S_MAX, check=True, env={}, **as_user(user)
-        )
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
-    first, second, _ = done.stdout.split(b"\0")
-    return Path(os.fsdecode(first)), Path(os.fsdecode(second))
 
 
 def _from_kubeflow(attempt: AttemptId, status: TrainerStatus, *, counts_epochs: bool) -> Report:

@@ -7,7 +7,6 @@ we only listen on loopback.
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import logging
@@ -16,19 +15,24 @@ from typing import Any
 from fastapi import HTTPException
 
 from swell.api.caller import SCOPE_KEY, Caller
-from swell.api.connections import PEER, Peer
+from swell.api.connections import PEER, SEAT, Peer
+from swell.api.credentials import METRICS_PATH, OUR_PATHS, Refusal, admit, is_token
+from swell.api.crowd import ROOT
 from swell.api.probes import PROBE_PATHS
+from swell.api.reads import others_data
 from swell.api.refusals import Refusals, shown
 from swell.api.services import Services
-from swell.controller.reporting import TOKEN_PREFIX, read_token
-from swell.errors import SwellError
+from swell.api.turns import CURRENT, Turns
+from swell.controller.reporting import TOKEN_PREFIX
+from swell.errors import SwellError, TooMany
 from swell.model.container import SOCKET_NAME
+from swell.model.job import AttemptId
 
-BODY_BYTES_MAX = 4 * 1024 * 1024  # a manifest of 1 MiB, escaped, and an environment
+SUBMISSION_BYTES_MAX = 3 * 1024 * 1024  # a manifest of 1 MiB and an environment of 1 MiB, escaped; read in a thread
+BODY_BYTES_MAX = 1024 * 1024  # ten thousand names of jobs; read on the event loop, in about ten milliseconds
 WORKER_BODY_BYTES_MAX = 64 * 1024 * 1024  # a report of a million tasks' ends
 REPORT_BYTES_MAX = 64 * 1024  # 200 epochs and 50 metrics
-OUR_PATHS = "/api/"
-METRICS_PATH = "/metrics"  # where Prometheus looks
+SUBMISSION_PATH = "/api/v1/jobs"
 OPEN_PATHS = ("/api/v1/health", *PROBE_PATHS)
 ADDRESS_PATHS = "/d/"  # the address is the token; doors/entrance.py reads it
 WORKER_PATHS = "/api/v1/workers/"
@@ -38,7 +42,7 @@ SOCKET_HOST = "localhost"  # what the Host header says on the Unix socket, which
 log = logging.getLogger(__name__)
 
 Scope = dict[str, Any]
-Refusal = tuple[int, str, str]  #: status, kind, message
+NOTHING_HERE = (404, "NotFound", "there is nothing here")  # whoever has no token learns of no door
 CANNOT_REVIEW = (503, "Unavailable", "the cluster cannot be asked whose token this is; try again, or see server.log")
 
 
@@ -49,8 +53,11 @@ class Guard:
         self._app = app
         self._doors = doors  #: everything outside /api/: the words of other systems
         self._services = services
-        self._origins = {f"http://{host}" for host in services.hosts} | {services.url}
+        schemes = ("http", "https") if services.url.startswith("https:") else ("http",)
+        self._origins = {f"{scheme}://{host}" for host in services.hosts for scheme in schemes} | {services.url}
         self._refusals = Refusals(log)
+        self._turns = Turns()
+        self._refusals.tell = services.audit.refused
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -65,9 +72,68 @@ class Guard:
         if int(headers.get(b"content-length", "0") or 0) > limit:
             await _answer(send, 413, "TooLarge", too_large(limit))
             return
-        is_ours = scope["path"].startswith(OUR_PATHS) or scope["path"] in (METRICS_PATH, *PROBE_PATHS)
-        noting = self._refusals.noting_climbers(scope, origin, send)
-        await (self._app if is_ours else self._doors)(scope, _Bounded(receive, limit), noting)
+        noting = self._auditing(scope, self._refusals.noting_climbers(scope, origin, send))
+        await self._pass_on(scope, _Bounded(receive, limit), noting)
+
+    async def _pass_on(self, scope: Scope, receive: Any, send: Any) -> None:
+        """When it is the turn of whoever asks; a worker, a probe and an address (of which the door knows whose it is)
+        do not stand in that line."""
+        path = scope["path"]
+        is_ours = _is_ours(path) or path in PROBE_PATHS
+        app = self._app if is_ours else self._doors
+        user = self._recognise(scope)
+        if user is None:
+            CURRENT.set(None)  # what came before on the same connection may have left its own
+            await app(scope, receive, send)
+            return
+        try:
+            async with self._turns.one(user):
+                await app(scope, receive, send)
+        except TooMany as problem:  # before its turn: what an endpoint raises has been answered there
+            await _answer(send, 429, "TooMany", str(problem))
+
+    def _recognise(self, scope: Scope) -> str | None:
+        """Whose request it is, and so whose connection; None: nobody's."""
+        path, services = scope["path"], self._services
+        if path in OPEN_PATHS or path.startswith(ADDRESS_PATHS):
+            return None
+        seat = scope.get("state", {}).get(SEAT)
+        user = None if path.startswith(WORKER_PATHS) else self._user(scope)
+        if seat is not None:
+            is_root = user is None or (services.box is not None and user == services.owner)
+            seat.belongs_to(ROOT if is_root else user, share=services.is_shared)
+        return user
+
+    def _user(self, scope: Scope) -> str:
+        if not scope["path"].startswith(JOB_PATHS):
+            return str(scope[SCOPE_KEY].user)
+        attempt = scope["path"].removeprefix(JOB_PATHS).partition("/")[0]  # the token is for it
+        return self._services.controller.owner(AttemptId.parse(attempt).job) or f"the job of attempt {attempt}"
+
+    def _auditing(self, scope: Scope, send: Any) -> Any:
+        """In place of `send`: what an administrator read of others, and what somebody known may not do."""
+        caller = scope.get(SCOPE_KEY)
+        is_address = scope["path"].startswith(ADDRESS_PATHS)  # who uses it is found out later, and is no administrator
+        if not self._services.audit.is_on or not isinstance(caller, Caller) or is_address:
+            return send
+        asked = scope["path"], scope["query_string"].decode("latin-1")
+
+        async def auditing(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                if message["status"] == 403:
+                    said = f"{caller.user!r} may not {scope['method']} {shown(asked[0])}"
+                    self._refusals.note(caller.origin, said)
+                elif message["status"] < 400 and scope["method"] == "GET":
+                    what = others_data(caller, *asked, self._owner_of)
+                    if what is not None:
+                        self._services.audit.read(caller.user, caller.origin, what)
+            await send(message)
+
+        return auditing
+
+    def _owner_of(self, job: int) -> str | None:
+        found = self._services.store.jobs([job]).get(job)
+        return None if found is None else found.owner
 
     async def _examine(self, scope: Scope, headers: dict[bytes, str]) -> tuple[Refusal | None, str]:
         """Why it may not pass, and from where it came; who passes is in the scope afterwards."""
@@ -79,6 +145,9 @@ class Guard:
         refusal = self._site_refusal(scope["path"], headers, peer)
         if refusal is not None:
             return refusal, origin
+        token = _bearer(headers)
+        if peer is None and is_token(token) and _is_for_people(scope["path"], but_for=ADDRESS_PATHS):
+            return await self._token_holder(scope, token, origin), origin
         try:
             member = await self._member(scope["path"], headers, peer, origin)
         except SwellError as problem:
@@ -97,6 +166,15 @@ class Guard:
             return 403, "Denied", "this socket is for the reports of jobs, and for nothing else"
         return self._token_refusal(scope["path"], headers.get(b"authorization", ""))
 
+    async def _token_holder(self, scope: Scope, token: str, origin: str) -> Refusal | None:
+        """One of those that users make (credentials.py)."""
+        method, path = scope["method"], scope["path"]
+        found = await admit(self._services, token, method=method, path=path, origin=origin)
+        if isinstance(found, Caller):
+            scope[SCOPE_KEY] = found
+            return None
+        return found if _is_ours(path) else NOTHING_HERE
+
     async def _caller(self, peer: Peer | None, origin: str) -> Caller | None:
         """None: the kernel names a process whose user nobody here knows."""
         box, members = self._services.box, self._services.members
@@ -105,7 +183,8 @@ class Guard:
         if box is None:
             return Caller(self._services.owner, is_admin=True, origin=origin)
         uid = 0 if peer is None else peer.uid  # over TCP it has shown root's token, or one that opens less
-        return box.known(uid, origin) or await asyncio.to_thread(box.look_up, uid, origin)
+        identities = self._services.pools.identities
+        return box.known(uid, origin) or await identities.run(str(uid), lambda: box.find(uid, origin))
 
     async def _member(self, path: str, headers: dict[bytes, str], peer: Peer | None, origin: str) -> Caller | None:
         """Somebody of the cluster; None: it is for others to say who this is, and whether they may pass."""
@@ -138,9 +217,7 @@ class Guard:
         if path in OPEN_PATHS or is_address or (peer is not None and _is_for_people(path)):
             return None  # on the socket the kernel says who it is
         refusal = self._token_refusal(path, headers.get(b"authorization", ""))
-        if refusal is not None and not path.startswith(OUR_PATHS) and path != METRICS_PATH:
-            return 404, "NotFound", "there is nothing here"  # whoever has no token learns of no door
-        return refusal
+        return NOTHING_HERE if refusal is not None and not _is_ours(path) else refusal
 
     def _token_refusal(self, path: str, authorization: str) -> Refusal | None:
         scheme, _, token = authorization.partition(" ")
@@ -162,6 +239,8 @@ class Guard:
             return 403, "Denied", "this token is not for that: workers' and users' tokens are kept apart"
         if token.startswith(TOKEN_PREFIX + "."):
             return 403, "Denied", "this token is a job's: it can report on its own attempt, and nothing else"
+        if is_token(token):
+            return 403, "Denied", "this token is a user's, and only workers have something to say here"
         if self._services.members is not None:
             return 401, "Denied", "the cluster does not know whose this token is; make a new one: kubectl create token"
         return (
@@ -176,9 +255,9 @@ class Guard:
     def _job_refusal(self, path: str, token: str) -> Refusal | None:
         if not token:
             return 401, "Denied", "a job's token is needed: send 'Authorization: Bearer $SWELL_TOKEN'"
-        if _is_one_of(token, (self._services.token, self._services.worker_token)):
+        if is_token(token) or _is_one_of(token, (self._services.token, self._services.worker_token)):
             return 403, "Denied", "this token is not for that: only a job reports on its attempts"
-        attempt = read_token(self._services.job_secret, token, self._services.now())
+        attempt = self._services.job_secrets.read(token, self._services.now())
         if attempt is None:
             return (
                 401,
@@ -204,8 +283,12 @@ def _is_jobs_socket(scope: Scope) -> bool:
     return str((scope.get("server") or ("",))[0]).endswith(f"/{SOCKET_NAME}")
 
 
-def _is_for_people(path: str) -> bool:
-    return path not in OPEN_PATHS and not path.startswith((JOB_PATHS, WORKER_PATHS))
+def _is_ours(path: str) -> bool:
+    return path.startswith(OUR_PATHS) or path == METRICS_PATH
+
+
+def _is_for_people(path: str, *, but_for: str = JOB_PATHS) -> bool:
+    return path not in OPEN_PATHS and not path.startswith((JOB_PATHS, WORKER_PATHS, but_for))
 
 
 def _origin(scope: Scope, peer: Peer | None) -> str:
@@ -222,6 +305,8 @@ def _unknown(peer: Peer | None) -> Refusal:
 def _body_limit(path: str) -> int:
     if path.startswith(JOB_PATHS):
         return REPORT_BYTES_MAX
+    if path == SUBMISSION_PATH:
+        return SUBMISSION_BYTES_MAX
     return WORKER_BODY_BYTES_MAX if path.startswith(WORKER_PATHS) else BODY_BYTES_MAX
 
 

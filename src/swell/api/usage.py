@@ -10,14 +10,15 @@ from datetime import date, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from swell.api.caller import Caller, caller_of
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Json
 from swell.controller.accounting import day_of
+from swell.controller.diskmeter import DiskMeter
 from swell.errors import Denied, Rejected
+from swell.model.diskuse import MIB, DiskUse
 from swell.model.usage import DayOfUse, Used
 
 DAYS_DEFAULT = 30
@@ -37,11 +38,24 @@ class UsageLine(UsedOut):
     day: str | None = Field(description="UTC; null: all days together")
 
 
+class JobOnDisk(BaseModel):
+    job: int
+    mib: float
+
+
+class DiskOut(BaseModel):
+    user: str
+    disk_mib: float = Field(description="logs, and checkpoints in the state folder, as they were counted last")
+    disk_mib_max: int = Field(description="above it nothing more of theirs is taken or started")
+    largest: list[JobOnDisk] = Field(description="jobs that take the most of it")
+
+
 class UsageOut(BaseModel):
     since: str
     until: str
     usage: list[UsageLine]
     total: UsedOut = Field(description="of everybody")
+    disk: list[DiskOut] = Field(description="of who was asked for and has a limit; empty: nothing limits them")
 
 
 def usage_router(services: Services) -> APIRouter:
@@ -60,10 +74,15 @@ def usage_router(services: Services) -> APIRouter:
         wanted = whose(caller, user, all_users=all_users)
         now = services.now()
         first = first_day(since, days, date.fromisoformat(day_of(now)))
-        found = await run_in_threadpool(services.controller.usage, since=first, now=now)
-        lines = grouped((one for one in found if wanted in (None, one.owner)), by)
-        total = sum((one.used for one in found), Used())
-        return Json({"since": first, "until": day_of(now), "usage": lines, "total": _document(total)})
+        found = await services.read(caller.user, lambda: services.controller.usage(since=first, now=now))
+
+        def render() -> Response:
+            lines = grouped((one for one in found if wanted in (None, one.owner)), by)
+            total = sum((one.used for one in found), Used())
+            told = {"since": first, "until": day_of(now), "usage": lines, "total": _document(total)}
+            return Json({**told, "disk": _disk(services.disk, wanted)})
+
+        return await services.read(caller.user, render)
 
     return router
 
@@ -106,3 +125,17 @@ def grouped(found: Iterable[DayOfUse], by: By) -> list[dict[str, Any]]:
 def _document(used: Used) -> dict[str, Any]:
     hours = {"gpu_hours": used.gpu_s, "cpu_hours": used.cpu_s, "lost_gpu_hours": used.lost_gpu_s}
     return {**{name: round(seconds / 3600, 6) for name, seconds in hours.items()}, "attempts": used.attempts}
+
+
+def _disk(meter: DiskMeter | None, user: str | None) -> list[dict[str, Any]]:
+    """`user` None: everybody who has something there."""
+    if meter is None:
+        return []
+    found = [(one, meter.use(one)) for one in (meter.users() if user is None else [user])]
+    return [_disk_document(one, use) for one, use in found if use is not None]
+
+
+def _disk_document(user: str, use: DiskUse) -> dict[str, Any]:
+    largest = [{"job": job, "mib": round(size / MIB, 1)} for job, size in use.largest]
+    amounts = {"disk_mib": round(use.bytes / MIB, 1), "disk_mib_max": use.bytes_max // MIB}
+    return {"user": user, **amounts, "largest": largest}

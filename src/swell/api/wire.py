@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,6 +12,8 @@ State = Literal["queued", "held", "starting", "running", "stopping", "succeeded"
 
 
 NUMBER_MAX = 2**63 - 1  # what the store and a file's offset can hold
+CANCELLED_MAX = 10_000  # by one request; as many as one user may have in line, and `all` has no list
+NAME_MAX = 1000  # characters of a job's name or id
 
 
 class Json(JSONResponse):
@@ -33,6 +35,12 @@ class Submission(Strict):
     umask: int = Field(default=0o022, ge=0, le=0o777)
     env: dict[str, str] = Field(default_factory=dict, description="the caller's environment; never returned")
     dry_run: bool = Field(default=False, description="read and check only")
+    resize: Literal["at-checkpoint", "immediate", "either", "never"] = Field(
+        default="at-checkpoint", description="how objects of Kubernetes that do not say so may be resized"
+    )
+    wait_for_nodes: bool = Field(
+        default=False, description="also queue what could never run on the machines that are there now"
+    )
 
 
 class Cancellation(Strict):
@@ -40,7 +48,9 @@ class Cancellation(Strict):
 
 
 class Cancellations(Cancellation):
-    jobs: list[str] = Field(default_factory=list, max_length=100_000, description="ids or names")
+    jobs: list[Annotated[str, Field(max_length=NAME_MAX)]] = Field(
+        default_factory=list, max_length=CANCELLED_MAX, description="ids or names; one that is there twice counts once"
+    )
     all: bool = Field(default=False, description="every job of one's own that has not ended, instead of a list")
     user: str | None = Field(default=None, description="with `all`: of this user; administrators only")
     all_users: bool = Field(default=False, description="with `all`: of everybody; administrators only")

@@ -32,10 +32,10 @@ def command(
     """End jobs: SIGTERM, then after the grace SIGKILL. A queued one just leaves the queue."""
     from swell.cli.printing import say
     from swell.errors import Rejected
-    from swell.model.quantity import BadQuantity, parse_duration
+    from swell.model.quantity import BadQuantity, parse_seconds
 
     try:
-        grace_s = None if grace is None else 0.0 if grace in ("0", "0s") else parse_duration(grace)
+        grace_s = None if grace is None else 0.0 if grace in ("0", "0s") else parse_seconds(grace)
     except BadQuantity as problem:
         raise Rejected(f"--grace: {problem}") from None
     if all == bool(jobs) or ((user or all_users) and not all):

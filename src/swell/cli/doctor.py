@@ -18,7 +18,8 @@ def command(state: str | None, output: str) -> int:
     """Say which server is asked and why, and look at this machine: driver, GPUs and who uses them, MPS, containers,
     cgroups, clock, state folder, server. Of a server elsewhere: can it be reached, and who are you there?
 
-    Changes nothing and needs no server. Exits with 1 when something will not work.
+    Starts a container, if this machine can, and removes it; changes nothing else and needs no server. Exits with 1
+    when something will not work.
     """
     from swell.cli.printing import paint, print_document
     from swell.client.find import choose

@@ -20,6 +20,7 @@ def command(ctx: click.Context, state: str | None) -> int | None:
 
     \b
     swell door address genai                  an address that needs no header, for you
+    swell door addresses                      which were made; swell door revoke ID takes one back
     swell door open genai --port 5000         a plain port on this machine, for everybody on it
     curl http://127.0.0.1:5000/get_all_jobs
     """
@@ -51,7 +52,12 @@ def listing(client: Client, output: str = "table") -> int:
 @command.command("open")
 @click.argument("name", metavar="DOOR")
 @click.option("--port", type=click.IntRange(0, 65535), required=True, help="On loopback; 0: any that is free.")
-@click.option("--as", "user", metavar="USER", help="In whose name it acts; never root's.  [default: yours]")
+@click.option(
+    "--as",
+    "user",
+    metavar="USER",
+    help="In whose name it acts, never root's; only root may name another.  [default: yours]",
+)
 @with_client
 def open_door(client: Client, name: str, port: int, user: str | None) -> int:
     """Serve a door on a port of its own, without any token. Admins only.
@@ -62,6 +68,8 @@ def open_door(client: Client, name: str, port: int, user: str | None) -> int:
 
     door = client.open_door(name, port, user=user)
     say(f"door {door['name']} is open; everybody on this machine can act in the name of {door['owner']} there")
+    if door["warning"]:
+        say(door["warning"])
     print(door["url"])
     return 0
 
@@ -85,14 +93,43 @@ def close_door(client: Client, port: int) -> int:
 def address(client: Client, name: str, lasts: str) -> int:
     """Print an address that needs no header, for clients that cannot send one.
 
-    Whoever has it can use that door in your name until it expires; it cannot be taken back.
+    Whoever has it can use that door in your name until it expires, or you revoke it (swell door revoke ID).
     """
-    from swell.errors import Rejected
-    from swell.model.quantity import BadQuantity, parse_duration
+    from swell.cli.printing import say
+    from swell.cli.up import read_duration
 
-    try:
-        lasts_s = parse_duration(lasts)
-    except BadQuantity as problem:
-        raise Rejected(f"--lasts: {problem}") from None
-    print(client.door_address(name, lasts_s=lasts_s))
+    made = client.door_address(name, lasts_s=read_duration(lasts, "--lasts"))
+    say(f"address {made['id']} of door {name} is good until {made['expires_at']}, and is not shown again")
+    print(made["address"])
+    return 0
+
+
+@command.command("addresses")
+@click.option("--all-users", is_flag=True, help="Everybody's; for administrators.")
+@output_option
+@with_client
+def addresses(client: Client, all_users: bool, output: str) -> int:
+    """List the addresses that were made, without what makes them work."""
+    from swell.cli.printing import print_document, print_table, until
+
+    found = client.door_addresses(all_users=all_users)
+    if output in ("json", "yaml"):
+        print_document(found, output)
+    elif not found:
+        print("there is no address; make one with: swell door address genai")
+    else:
+        rows = [[one["id"], one["door"], one["user"], until(one)] for one in found]
+        print_table(["ID", "DOOR", "IN THE NAME OF", "UNTIL"], rows)
+    return 0
+
+
+@command.command("revoke")
+@click.argument("address", metavar="ID")
+@with_client
+def revoke(client: Client, address: str) -> int:
+    """Take an address back: whoever uses it finds nothing there from now on."""
+    from swell.cli.printing import say
+
+    client.revoke_door_address(address)
+    say(f"address {address} is revoked")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +33,7 @@ def command(client: Client, job: str | None, follow: bool, output: str) -> int:
     else:
         print_table(["AT", "JOB", "EVENT", "BY", "DETAIL"], [_row(event) for event in found])
     if follow:
+        sys.stdout.flush()  # whoever reads our pipe sees what was before there is anything new
         for event in client.follow_events(job=job, after=found[-1]["id"] if found else 0):
             print(json.dumps(event) if output == "json" else "  ".join(_row(event)), flush=True)
     return 0

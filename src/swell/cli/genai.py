@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import client_for_jobs, state_option, with_client
+from swell.cli.options import client_for_jobs, state_option, wait_for_nodes_option, with_client
 from swell.cli.root import LazyCommands
 
 if TYPE_CHECKING:
-    from swell.client import Client
+    from swell.client import Client, Job
+
+ALLOTTED_S = 10.0  # a plan follows at once; on a busy machine it may take some seconds
 
 
 class Words(LazyCommands):
@@ -56,27 +59,52 @@ def main() -> None:
     required=True,
     help="YAML: Pod, Job or PyTorchJob, several in one file if you like; - is standard input.",
 )
+@wait_for_nodes_option
 @state_option
-def deploy(filename: str, state: str | None) -> int:
-    """Deploy the jobs of a file. Prints the name, the GPUs and the id of each.
+def deploy(filename: str, wait_for_nodes: bool, state: str | None) -> int:
+    """Deploy the jobs of a file. Prints the name, the GPUs asked for and allotted, and the id of each.
 
     The range of GPUs is nvidia.com/gpu: requests is the least, limits the most. A job that does not fit now is
-    queued; `swell why JOB` says what it waits for.
+    queued; one that could never run here is refused. It grows when another gives room back: at its next checkpoint
+    if it reports them, otherwise at once, and goes on by itself (annotate swell.dev/resize to have it otherwise).
     """
-    from swell.cli.printing import print_table
-    from swell.cli.submit import read_manifest
-    from swell.errors import SwellError
+    from swell.cli.printing import print_table, say
+    from swell.cli.submit import check_manifest, impossible, read_manifest
+    from swell.errors import Rejected
 
     text = read_manifest(filename)
     client = client_for_jobs(state)
-    try:
-        specs = client.check_manifest(text)
-    except SwellError as problem:
-        raise type(problem)(f"{filename}: {problem}") from None
-    jobs = client.submit_manifest(text)
-    rows = [[job.name, gpus_text(spec), str(job.id)] for spec, job in zip(specs, jobs, strict=True)]
-    print_table(["NAME", "GPUS", "JOB"], rows)
+    specs = check_manifest(client, filename, text)
+    problems = impossible(filename, specs)
+    if problems and not wait_for_nodes:
+        raise Rejected(f"{problems[0]}; or queue it all the same with --wait-for-nodes")
+    jobs = [_planned(job) for job in client.submit_manifest(text, wait_for_nodes=wait_for_nodes, resize="either")]
+    rows = [
+        [
+            job.name,
+            gpus_text(spec),
+            str(_gpus(spec, job.document["width"])) if job.document["width"] else "-",
+            str(job.id),
+        ]
+        for spec, job in zip(specs, jobs, strict=True)
+    ]
+    print_table(["NAME", "GPUS", "ALLOTTED", "JOB"], rows)
+    for job in jobs:
+        if job.state == "queued":
+            say(f"job {job.id} ({job.name}) waits: {job.document['reason']['message']}")
     return 0
+
+
+def _planned(job: Job) -> Job:
+    """As soon as it is known what it gets, or why it waits."""
+    until = time.monotonic() + ALLOTTED_S
+    while _is_new(job) and (left_s := until - time.monotonic()) > 0:
+        job.refresh(wait_s=left_s)
+    return job
+
+
+def _is_new(job: Job) -> bool:
+    return job.state == "queued" and job.document["reason"]["code"] == "NotYetPlanned"
 
 
 @main.command("scale")
@@ -98,7 +126,10 @@ def scale(client: Client, name: str | None) -> int:
 )
 @with_client
 def delete(client: Client, names: tuple[str, ...]) -> int:
-    """End jobs if they run, and forget them with their logs. Checkpoints stay where they are."""
+    """End jobs if they run, and forget them with their logs; an object that came by kubectl is deleted, too.
+
+    Checkpoints stay where they are.
+    """
     from swell.cli.printing import say
 
     found = {job.id: job for job in map(client.job, names)}  # all must exist before any is touched
@@ -106,7 +137,7 @@ def delete(client: Client, names: tuple[str, ...]) -> int:
     if running:
         client.cancel_several(running)
     for job in found.values():
-        client.delete(job.wait().id)
+        client.delete(job.wait().id, with_object=True)
         say(f"job {job.id} ({job.name}) is deleted")
     return 0
 

@@ -33,9 +33,21 @@ def command(client: Client, output: str) -> int:
         header.append("CONTAINERS")
         rows = [[*row, node["container_runtime"] or "none"] for row, node in zip(rows, nodes, strict=True)]
     print_table(header, rows)
-    for line in gpu_lines(nodes):
+    for line in (*gpu_lines(nodes), *limit_lines(nodes)):
         print(line)
     return 0
+
+
+def limit_lines(nodes: list[dict[str, Any]]) -> list[str]:
+    """What jobs are not kept to there; the reasons are often one and the same."""
+    lines = []
+    for node in nodes:
+        reasons: dict[str, list[str]] = {}
+        for one in node.get("not_enforced", ()):  # a server of before does not say
+            reasons.setdefault(one["why"], []).append(one["limit"])
+        where = f"{node['name']}  " if len(nodes) > 1 else ""
+        lines += [f"  {where}not enforced, only counted: {', '.join(names)} ({why})" for why, names in reasons.items()]
+    return lines
 
 
 def gpu_lines(nodes: list[dict[str, Any]]) -> list[str]:

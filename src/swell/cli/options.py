@@ -18,6 +18,11 @@ def state_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--state", metavar="DIR", help="State folder (or SWELL_STATE).")(command)
 
 
+def wait_for_nodes_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    said = "Queue it although no machine here could ever hold it.  [default: refuse it]"
+    return click.option("--wait-for-nodes", is_flag=True, help=said)(command)
+
+
 def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("-o", "--output", type=OUTPUTS, default="table", show_default=True, help="How to print.")(
         command

@@ -87,6 +87,11 @@ def ran_for(job: dict[str, Any]) -> str:
     return duration((moment(job["ended_at"]) or time.time()) - start)
 
 
+def until(document: dict[str, Any]) -> str:
+    """When something that expires does, for a column."""
+    return "expired" if document["is_expired"] else f"{document['expires_at'][:16].replace('T', ' ')} UTC"
+
+
 def say(text: str) -> None:
     """About the job, not from it: standard error, so that output can be piped."""
     print(f"swell: {text}", file=sys.stderr, flush=True)

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("usage", "GPU-hours by user and day."),
     "login": ("login", "Use a server elsewhere from now on."),
     "logout": ("logout", "Forget that server."),
+    "token": ("tokens", "Tokens that act in your name."),
     "service": ("service", "One server for everybody on this machine."),
     "doctor": ("doctor", "What is there, and what would not work."),
     "door": ("door", "Doors for the clients of other systems."),

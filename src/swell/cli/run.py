@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import client_for_jobs, state_option
+from swell.cli.options import client_for_jobs, state_option, wait_for_nodes_option
 
 if TYPE_CHECKING:
     from swell.client import Client, Job
@@ -32,7 +32,11 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.option("--cpus", metavar="N", help="CPUs of each task, fractions allowed.  [default: 1]")
 @click.option("--memory", metavar="SIZE", help="Memory of each task, as in 8GiB.  [default: not counted]")
 @click.option("--priority", metavar="P", help="Higher goes first.  [default: 0]")
-@click.option("--time", metavar="TIME", help="Limit, as in 90s, 30m or 2h; a job with one may be fitted in earlier.")
+@click.option(
+    "--time",
+    metavar="TIME",
+    help="Limit, as in 90s, 30m or 2h; 10 is minutes, as for Slurm. A job with one may be fitted in earlier.",
+)
 @click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL when it is stopped.  [default: 30s]")
 @click.option("--epochs", metavar="N", help="How many epochs it trains; it may say so itself.")
 @click.option("--hours", metavar="H", help="Your guess of its run time, until it has measured an epoch.")
@@ -40,11 +44,11 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
     "--resize",
     metavar="WHEN",
     help="How a running job changes its width: at-checkpoint (where it reports them), immediate (it resumes by "
-    "itself) or never.  [default: at-checkpoint]",
+    "itself), either (the first if it reports, else the second) or never.  [default: at-checkpoint]",
 )
 @click.option("--retries", metavar="N", help="Start it again after a failure, so often; preemptions do not count.")
 @click.option("--after", metavar="JOB[:end]", multiple=True, help="Start when that one has succeeded; :end: has ended.")
-@click.option("--notify", metavar="CMD|URL", help="Run or POST to this when it has ended.")
+@click.option("--notify", metavar="CMD|URL|mailto:", help="Run, POST to or mail this when it has ended.")
 @click.option("--notify-on", metavar="WHEN", help="end, or only error.  [default: end]")
 @click.option("--tensorboard", metavar="DIR", help="TensorBoard on this folder for as long as it runs.")
 @click.option("--checkpoints", metavar="DIR", help="Where it keeps its checkpoints.  [default: in the state folder]")
@@ -66,7 +70,15 @@ EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
 @click.option(
     "--port", "ports", metavar="HOST:CONTAINER", multiple=True, help="A port of the container, opened on the machine."
 )
+@click.option(
+    "--torchrun",
+    "launcher",
+    flag_value="torchrun",
+    help="Start the command with PyTorch's launcher: one rank for each GPU, of all tasks together.",
+)
+@click.option("--accelerate", "launcher", flag_value="accelerate", help="The same with Accelerate's launcher.")
 @click.option("-d", "--detach", is_flag=True, help="Print its id and return at once.")
+@wait_for_nodes_option
 @state_option
 @click.argument("argv", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[str, ...], **options: Any) -> int:
@@ -79,11 +91,13 @@ def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[s
     swell run --tasks 2 -- python ddp.py          two ranks, started together
     swell run --array 0-99%8 -- ./case.sh         reads JOB_COMPLETION_INDEX
     swell run --gpus 1..4 --epochs 20 -- python train.py     grows and shrinks at its checkpoints
+    swell run --gpus 1..4 --torchrun -- train.py             the same, a rank for each GPU
 
     It runs in this folder with this environment; with a server elsewhere (swell login) it has neither. Ctrl-C asks
     what to do; without a terminal it cancels. A failure of Swell itself exits with 125.
     """
     from swell.cli.printing import say
+    from swell.model.quantity import duration_text, parse_time_limit
 
     variables = _variables(env)
     client = client_for_jobs(state)
@@ -91,7 +105,8 @@ def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[s
     if detach:
         print(job.id)
         return 0
-    say(f"job {job.id} ({job.name})")
+    limit = options["time"] and f", at most {duration_text(parse_time_limit(options['time']))}"
+    say(f"job {job.id} ({job.name}){limit or ''}")
     signal.signal(signal.SIGTERM, _interrupt)
     return watch(client, job)
 

@@ -46,6 +46,7 @@ def _print(job: dict[str, Any]) -> None:
         + (f"   exit code {job['exit_code']}" if job["exit_code"] is not None else ""),
         "reason": why_text(job) or "-",
         "command": command_line(role["command"]),
+        "launcher": spec.get("launcher") or "",  # a server of before has none
         "folder": spec["workdir"],
         **_container(spec.get("container")),
         "asks for": _asks(spec, role),
@@ -157,6 +158,8 @@ def _or_dash(value: float | None, form: str) -> str:
 
 
 def _asks(spec: dict[str, Any], role: dict[str, Any]) -> str:
+    from swell.model.quantity import duration_text
+
     parts = [f"{role['cpus_milli'] / 1000:g} CPU"]
     if role["memory_mib"]:
         parts.append(f"{role['memory_mib']} MiB")
@@ -174,7 +177,7 @@ def _asks(spec: dict[str, Any], role: dict[str, Any]) -> str:
         each += f" for each of {spec['array']['indices']}, {spec['array']['at_once']} at once"
     elif spec["dimension"] == "tasks" and high > 1:
         each += f" for each of {span} tasks"
-    limit = f"; at most {spec['time_limit_s']:g} s" if spec["time_limit_s"] else ""
+    limit = f"; at most {duration_text(spec['time_limit_s'])}" if spec["time_limit_s"] else ""
     return f"{each}; priority {spec['priority']}{limit}"
 
 

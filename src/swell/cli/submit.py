@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import client_for_jobs, state_option
+from swell.cli.options import client_for_jobs, state_option, wait_for_nodes_option
 
 if TYPE_CHECKING:
     from swell.client.client import Client
@@ -29,8 +29,9 @@ BYTES_MAX = 1024 * 1024  # the server reads no more; said here before 50 MB are 
 )
 @click.option("--dry-run", is_flag=True, help="Check it and print what would be asked for.")
 @click.option("--wait", is_flag=True, help="Wait for all of them; exit with the first code that is not 0.")
+@wait_for_nodes_option
 @state_option
-def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None) -> int:
+def command(files: tuple[str, ...], dry_run: bool, wait: bool, wait_for_nodes: bool, state: str | None) -> int:
     """Submit jobs from manifests. Prints the id of each.
 
     \b
@@ -42,22 +43,28 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
       gpus: 2            # also: tasks, array, cpus, memory, priority, time, grace, env, workdir
       time: 2h
     """
-    from swell.cli.printing import print_document, say_end
+    from swell.cli.printing import print_document, say, say_end
     from swell.cli.run import exit_code
     from swell.errors import Rejected
 
     texts = {name: read_manifest(name) for name in files}
     client = client_for_jobs(state)
     jobs = []
+    problems = []
     for name, text in texts.items():
-        specs = _check(client, name, text)
+        specs = check_manifest(client, name, text)
+        problems += impossible(name, specs)
         if dry_run:
             for spec in specs:
                 print_document({**spec, "env": sorted(spec["env"])}, "yaml")
+    if problems and not wait_for_nodes:
+        raise Rejected(f"{problems[0]}; or queue it all the same with --wait-for-nodes")
+    for problem in problems:
+        say(problem)
     if dry_run:
         return 0
     for text in texts.values():
-        jobs += client.submit_manifest(text)
+        jobs += client.submit_manifest(text, wait_for_nodes=wait_for_nodes)
     for job in jobs:
         print(job.id)
     if not wait:
@@ -70,7 +77,16 @@ def command(files: tuple[str, ...], dry_run: bool, wait: bool, state: str | None
     return next((code for code in codes if code), 0)
 
 
-def _check(client: Client, name: str, text: str) -> list[dict[str, Any]]:
+def impossible(name: str, specs: list[dict[str, Any]]) -> list[str]:
+    """What a file asks for that no machine here could ever hold."""
+    return [
+        f"{name}: job {spec['name']!r} could never run here: {spec['cannot_run_here']}"
+        for spec in specs
+        if spec.get("cannot_run_here")  # a server of before does not say
+    ]
+
+
+def check_manifest(client: Client, name: str, text: str) -> list[dict[str, Any]]:
     """What it would ask for. What it asks for without effect is said."""
     from swell.cli.printing import say
     from swell.errors import SwellError

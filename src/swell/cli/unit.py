@@ -24,6 +24,8 @@ RestartSec=2
 KillMode=process
 # Each task has a control group of its own below this unit's.
 Delegate=yes
+# A group that has groups with limits below it holds no processes itself: the server's are in one beside (systemd 254).
+DelegateSubgroup=swell-itself
 RuntimeDirectory={socket.parent.name}
 RuntimeDirectoryMode=0755
 # Who finds the socket of a server that is down waits for it, and does not start one of their own.

@@ -55,8 +55,11 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @cluster_options
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the last one]")
 @click.option("--listen", metavar="ADDRESS:PORT|none", help="Listen there, too; whoever asks needs your token.")
-@click.option("--advertise", metavar="URL", help="How jobs elsewhere reach it.  [default: http://ADDRESS:PORT]")
+@click.option("--advertise", metavar="URL", help="How jobs elsewhere reach it.  [default: https://ADDRESS:PORT]")
 @click.option("--allowed-host", metavar="NAME", multiple=True, help="A further name it is called by; repeatable.")
+@click.option("--tls-cert", metavar="FILE", help="Certificate for --listen, in PEM.  [default: one of its own]")
+@click.option("--tls-key", metavar="FILE", help="Its key.")
+@click.option("--plain-http", is_flag=True, help="No TLS for --listen: something in front speaks it, or nobody does.")
 @state_option
 def command(
     detach: bool,
@@ -64,6 +67,9 @@ def command(
     listen: str | None,
     advertise: str | None,
     allowed_host: tuple[str, ...],
+    tls_cert: str | None,
+    tls_key: str | None,
+    plain_http: bool,
     engine: str | None,
     kubeconfig: str | None,
     context: str | None,
@@ -83,7 +89,16 @@ def command(
     next start.
     """
     folder = _folder_for_a_server(state)
-    changed = settings(**declared) | _listening_settings(listen, advertise, allowed_host)
+    changed = settings(**declared) | _listening_settings(
+        {
+            "listen": listen,
+            "advertise": advertise,
+            "allowed_hosts": list(allowed_host),
+            "tls_cert": _absolute(tls_cert),
+            "tls_key": _absolute(tls_key),
+            "plain_http": plain_http,
+        }
+    )
     changed |= _cluster_settings(
         engine,
         folder.read_json(folder.config).get("cluster"),
@@ -134,6 +149,7 @@ def _become(folder: StateFolder, port: int) -> None:
     from swell.cli.printing import say
 
     say(f"serving {folder} in the foreground; Ctrl-C stops the server, running jobs go on")
+    _say_how_others_reach(folder)
     os.execv(  # noqa: S606  becoming the server is the point
         sys.executable,
         [sys.executable, "-m", "swell.server", "--state", str(folder), "--port", str(port)],
@@ -150,12 +166,31 @@ def _start(folder: StateFolder, port: int) -> None:
     if not about:
         raise no_server(folder)
     say(f"serving {folder} at {about['url']} (process {about['pid']}, log {folder.server_log})")
+    _say_how_others_reach(folder)
     known = folder.read_json(folder.config)
     if known.get("cluster") is not None and known.get("listen") is None:
         say(
             "pods cannot reach that address: jobs run, but report no epochs and keep their width; "
             "to hear from them: swell down, then swell up -d --listen ADDRESS:PORT with an address of this machine"
         )
+
+
+def _say_how_others_reach(folder: StateFolder) -> None:
+    """With what they know its certificate by, if it has one."""
+    from swell.certificate import certificate_of
+    from swell.cli.printing import say
+    from swell.config import read_config
+    from swell.listening import listening_of
+
+    config = read_config(folder.config)
+    beyond = listening_of(config)
+    certificate = certificate_of(folder, config, beyond)
+    if beyond is None or certificate is None:
+        return
+    say(f"others reach it at {beyond.url}; the SHA-256 fingerprint of its certificate is")
+    say(f"  {certificate.fingerprint}")
+    pin = f" --fingerprint {certificate.fingerprint}" if certificate.is_own else ""
+    say(f"they log in with a token of yours: swell login {beyond.url} --token-file FILE{pin}")
 
 
 def remember(folder: StateFolder, changed: dict[str, object]) -> None:
@@ -191,15 +226,20 @@ def settings(
     return settings | _container_settings(container_command, container_options)
 
 
-def _listening_settings(listen: str | None, advertise: str | None, allowed: tuple[str, ...]) -> dict[str, object]:
+def _listening_settings(said: dict[str, Any]) -> dict[str, object]:
     """Said together, remembered together; 'none' takes all of it back."""
-    from swell.listening import read_listening
+    from swell.config import parse_config
+    from swell.listening import listening_of
 
-    if listen == "none":
-        return {"listen": None, "advertise": None, "allowed_hosts": []}
-    if read_listening(listen, advertise, allowed) is None:
-        return {}
-    return {"listen": listen, "advertise": advertise, "allowed_hosts": list(allowed)}
+    if said["listen"] == "none":
+        return {**dict.fromkeys(said), "allowed_hosts": [], "plain_http": False}
+    return {} if listening_of(parse_config(said)) is None else said
+
+
+def _absolute(path: str | None) -> str | None:
+    from pathlib import Path
+
+    return None if path is None else str(Path(path).expanduser().absolute())
 
 
 def _cluster_settings(engine: str | None, before: object, **given: str | None) -> dict[str, object]:
@@ -223,7 +263,7 @@ def _cluster_settings(engine: str | None, before: object, **given: str | None) -
 
 
 def _container_settings(command: str | None, options: str | None) -> dict[str, object]:
-    """Words as a shell would split them; 'auto' takes an earlier word back."""
+    """Words as a shell would split them; 'auto', or none at all, takes an earlier word back."""
     given = {"container_command": command, "container_options": options}
     for name, text in given.items():
         try:
@@ -232,7 +272,15 @@ def _container_settings(command: str | None, options: str | None) -> dict[str, o
             from swell.errors import Rejected
 
             raise Rejected(f"--{name.replace('_', '-')} {text!r} cannot be split into words: {problem}") from None
-    return {name: None if text == "auto" else text for name, text in given.items() if text is not None}
+    return {
+        name: text if text.strip() not in ("", "auto") else None for name, text in given.items() if text is not None
+    }
+
+
+def read_duration(text: str, option: str) -> float:
+    from swell.model.quantity import parse_duration
+
+    return _read(parse_duration, text, option)
 
 
 def _read(parse: Callable[[object], float], text: str, option: str) -> float:

@@ -28,7 +28,8 @@ def command(
     """GPU-hours and CPU-hours by user and day, with what runs now.
 
     What was held counts, busy or not; a share of a GPU counts by its part of the memory. Deleting jobs changes
-    nothing here. The last line is the total of everybody; others' own lines are for admins.
+    nothing here. The last line is the total of everybody; others' own lines are for admins. Where logs and checkpoints
+    are limited, a line below says how much of the disk they take now.
     """
     from swell.cli.printing import print_document
 
@@ -54,6 +55,14 @@ def _print(found: dict[str, Any], by: str, *, is_wide: bool) -> None:
             row.append(_share(line, total))
     print_table(header, rows)
     print(f"(from {found['since']} to {found['until']}, UTC)")
+    for line in found.get("disk", ()):  # a server of before says nothing of it
+        print(_on_disk(line))
+
+
+def _on_disk(line: dict[str, Any]) -> str:
+    most = ", ".join(f"job {one['job']} {one['mib']:.1f} MiB" for one in line["largest"])
+    held = f"{line['disk_mib']:.1f} of at most {line['disk_mib_max']} MiB"
+    return f"{line['user']} has {held} of logs and checkpoints" + (f": {most}" if most else "")
 
 
 def _numbers(line: dict[str, Any]) -> list[str]:

@@ -25,10 +25,10 @@ def command(client: Client, jobs: tuple[str, ...], timeout: str | None) -> int:
     from swell.cli.printing import say, say_end
     from swell.cli.run import exit_code
     from swell.errors import Rejected
-    from swell.model.quantity import BadQuantity, parse_duration
+    from swell.model.quantity import BadQuantity, parse_seconds
 
     try:
-        until = None if timeout is None else time.monotonic() + parse_duration(timeout)
+        until = None if timeout is None else time.monotonic() + parse_seconds(timeout)
     except BadQuantity as problem:
         raise Rejected(f"--timeout: {problem}") from None
     found = [client.job(job) for job in jobs]

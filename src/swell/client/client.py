@@ -51,25 +51,34 @@ class Client:
 
     # -- jobs --------------------------------------------------------------------------------------------------
 
-    def submit(self, command: Sequence[str], *, name: str | None = None, **needs: Unpack[Needs]) -> Job:
-        """Accepted, i.e. on the server's disk, when this returns. `Needs` lists what else can be said of it."""
-        [job] = self._accepted(render_job(command, name, needs))
+    def submit(
+        self, command: Sequence[str], *, name: str | None = None, wait_for_nodes: bool = False, **needs: Unpack[Needs]
+    ) -> Job:
+        """Accepted, i.e. on the server's disk, when this returns. `Needs` lists what else can be said of it.
+
+        A job that could never run on the machines that are there is refused, unless it is to wait for others.
+        """
+        [job] = self.submit_manifest(render_job(command, name, needs), wait_for_nodes=wait_for_nodes)
         return job
 
-    def submit_manifest(self, manifest: str | dict[str, Any]) -> list[Job]:
-        """Every job of a YAML file, all or none; or of one document."""
-        return self._accepted(manifest)
+    def submit_manifest(
+        self, manifest: str | dict[str, Any], *, wait_for_nodes: bool = False, resize: str | None = None
+    ) -> list[Job]:
+        """Every job of a YAML file, all or none; or of one document.
+
+        `resize`: how objects of Kubernetes that do not say so may be resized; None: at their checkpoints.
+        """
+        given: dict[str, Any] = {"wait_for_nodes": wait_for_nodes, "resize": resize}
+        asked = {name: value for name, value in given.items() if value}  # a server of before knows neither
+        return [Job(self, document) for document in self._submit(manifest, **asked)["jobs"]]
 
     def check_manifest(self, text: str) -> list[dict[str, Any]]:
         """What a file asks for after defaults; nothing is submitted."""
         specs: list[dict[str, Any]] = self._submit(text, dry_run=True)["specs"]
         return specs
 
-    def _accepted(self, manifest: object) -> list[Job]:
-        return [Job(self, document) for document in self._submit(manifest)["jobs"]]
-
-    def _submit(self, manifest: object, *, dry_run: bool = False) -> dict[str, Any]:
-        body = {"manifest": manifest, "dry_run": dry_run, **self._surroundings()}
+    def _submit(self, manifest: object, **asked: Any) -> dict[str, Any]:
+        body = {"manifest": manifest, **asked, **self._surroundings()}
         key = {"Idempotency-Key": uuid.uuid4().hex}
         answer: dict[str, Any] = self.connection.json("POST", path("jobs"), body, headers=key)
         return answer
@@ -95,8 +104,12 @@ class Client:
         limit: int | None = None,
     ) -> list[Job]:
         """One's own; another user's or everybody's on a box server, of which less is told."""
-        answer = self.connection.json("GET", path("jobs", all=all, user=user, all_users=all_users, limit=limit))
-        return [Job(self, document) for document in answer["jobs"]]
+        which = {"all": all, "user": user, "all_users": all_users}
+        if limit is not None:
+            answer = self.connection.json("GET", path("jobs", **which, limit=limit))
+            return [Job(self, document) for document in answer["jobs"]]
+        lines = self.connection.raw("GET", path("jobs", **which, lines=True)).data.splitlines()
+        return [Job(self, json.loads(line)) for line in lines]
 
     def show(self, ref: str | int) -> dict[str, Any]:
         """Everything, with spec, attempts and events."""
@@ -146,8 +159,9 @@ class Client:
         found: dict[str, Any] = self.connection.json("GET", path("server"))
         return found
 
-    def delete(self, ref: str | int) -> None:
-        self.connection.json("DELETE", job_path(ref))
+    def delete(self, ref: str | int, *, with_object: bool = False) -> None:
+        """Forget an ended job; `with_object`: on a cluster also what came by kubectl, which is left otherwise."""
+        self.connection.json("DELETE", job_path(ref, **({"with_object": True} if with_object else {})))
 
     def why(self, ref: str | int) -> Reason | None:
         return self.job(ref).why()
@@ -255,8 +269,32 @@ class Client:
     def close_door(self, port: int) -> None:
         self.connection.json("DELETE", path("doors", port))
 
-    def door_address(self, name: str, *, lasts_s: float) -> str:
-        """One that needs no header, until it expires."""
-        return str(
-            self.connection.json("POST", path("doors", "address"), {"name": name, "lasts_s": lasts_s})["address"]
+    def door_address(self, name: str, *, lasts_s: float) -> dict[str, Any]:
+        """One that needs no header, until it expires or is revoked; only this answer has it."""
+        made: dict[str, Any] = self.connection.json(
+            "POST", path("doors", "address"), {"name": name, "lasts_s": lasts_s}
         )
+        return made
+
+    def door_addresses(self, *, all_users: bool = False) -> list[dict[str, Any]]:
+        found = self.connection.json("GET", path("doors", "addresses", all_users=all_users))
+        return list(found["addresses"])
+
+    def revoke_door_address(self, address: str) -> None:
+        self.connection.json("DELETE", path("doors", "addresses", address))
+
+    def create_token(self, name: str, *, scope: str, lasts_s: float) -> dict[str, Any]:
+        """Only this answer has the token itself."""
+        asked = {"name": name, "scope": scope, "lasts_s": lasts_s}
+        made: dict[str, Any] = self.connection.json("POST", path("tokens"), asked)
+        return made
+
+    def tokens(self, *, all_users: bool = False) -> list[dict[str, Any]]:
+        return list(self.connection.json("GET", path("tokens", all_users=all_users))["tokens"])
+
+    def rotate_job_secret(self) -> int:
+        """How many attempts run now, which keep their tokens until they end."""
+        return int(self.connection.json("POST", path("job-secret", "rotate"))["running_attempts"])
+
+    def revoke_token(self, token: str) -> None:
+        self.connection.json("DELETE", path("tokens", token))

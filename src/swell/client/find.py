@@ -55,7 +55,8 @@ def choose(option: str | None = None) -> Choice:
 def _elsewhere(address: str) -> Choice:
     from swell.client.login import Login
 
-    return Choice(Login(address).remote(), "SWELL_SERVER names it")
+    login = Login(address, fingerprint=os.environ.get("SWELL_FINGERPRINT") or None)
+    return Choice(login.remote(), "SWELL_SERVER names it")
 
 
 def _not_named() -> Choice:

@@ -28,8 +28,10 @@ class Login:
     token_command: str | None = None
     ca: str | None = None  #: None: those whom this machine trusts
     insecure_http: bool = False
+    fingerprint: str | None = None  #: SHA-256 of the server's certificate; None: somebody vouches for it
 
     def remote(self) -> Remote:
+        from swell.certificate import read_fingerprint
         from swell.client.remote import Remote, read_url
         from swell.client.tokens import CommandSource, FileSource, Token, source_in
 
@@ -44,7 +46,8 @@ class Login:
                 f"{url} wants a token and none is named; set SWELL_TOKEN_FILE or SWELL_API_TOKEN, or log in with one: "
                 f"swell login {url} --token-file FILE, or --token-command 'kubectl create token NAME -n NAMESPACE'"
             )
-        return Remote(url, Token(source), None if self.ca is None else Path(self.ca))
+        pin = None if self.fingerprint is None else read_fingerprint(self.fingerprint)
+        return Remote(url, Token(source), None if self.ca is None else Path(self.ca), pin)
 
 
 def login_file() -> Path:

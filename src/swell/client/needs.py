@@ -41,6 +41,7 @@ class Needs(TypedDict, total=False):
     image: str | None
     mounts: Sequence[str] | None
     ports: Sequence[str] | None
+    launcher: str | None
 
 
 def render_job(command: Sequence[str], name: str | None, needs: Needs) -> dict[str, Any]:

@@ -10,8 +10,10 @@ import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from swell.certificate import fingerprint_of
 from swell.client.place import TIMEOUT_S, NoServer
 from swell.client.tokens import Token, expired_at
 from swell.errors import Denied, Rejected, SwellError
@@ -20,8 +22,13 @@ CONNECT_S_MAX = 10.0  # a machine that is there answers a greeting sooner
 AWAY_S_MAX = 300.0  # a pod that is replaced is away for a minute or two: image, volume, readiness
 GATEWAY_STATUSES = (502, 503, 504)  # of an ingress that finds nobody behind it
 HOST_MISMATCH = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+SELF_SIGNED = (18, 19)  # X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT, X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN
 EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
 NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")  # what was answered is no TLS
+
+
+class Untrusted(Rejected):
+    """Nobody vouches for a server's certificate; its fingerprint could."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Remote:
     url: str
     token: Token
     ca: Path | None = None  #: who vouches for it; None: those whom this machine trusts
+    fingerprint: str | None = None  #: of its certificate, which is then all that counts; None: somebody vouches for it
     patience_s: float = AWAY_S_MAX
 
     def __str__(self) -> str:
@@ -40,7 +48,8 @@ class Remote:
         address = urlsplit(self.url)
         assert address.hostname is not None
         if address.scheme == "https":
-            return _Secure(self, address.hostname, address.port, context=self._trust)
+            kind = _Secure if self.fingerprint is None else _Pinned
+            return kind(self, address.hostname, address.port, context=self._trust)
         return _Reaching(self, address.hostname, address.port)
 
     def identity(self) -> str | None:
@@ -68,7 +77,9 @@ class Remote:
         moment = expired_at(self.token.text())
         told = time.strftime(", which expired at %Y-%m-%d %H:%M:%S UTC", time.gmtime(moment)) if moment else ""
         words = str(error).partition(";")[0]  # what it says of folders and files is not for us
-        return Denied(f"{self.url} refuses the token {self.token.source}{told}: {words}; {self.token.source.remedy}")
+        made = self.token.text().startswith("swt.")  # by Swell itself
+        remedy = "make another where you need none: swell token create NAME" if made else self.token.source.remedy
+        return Denied(f"{self.url} refuses the token {self.token.source}{told}: {words}; {remedy}")
 
     def nobody(self) -> NoServer:
         return self.gone("does not answer")
@@ -101,6 +112,12 @@ class Remote:
             remedy = "call it by a name that its certificate has"
         elif error.verify_code == EXPIRED:
             remedy = "whoever runs it must renew it"
+        elif error.verify_code in SELF_SIGNED and self.ca is None:
+            return Untrusted(
+                f"the certificate of {self.url} is not trusted: {error.verify_message}; name its fingerprint, as "
+                f"`swell up` printed it where it runs: swell login {self.url} --fingerprint SHA256, or name who "
+                "vouches for it: --ca FILE"
+            )
         elif self.ca is None:
             remedy = f"name who vouches for it: swell login {self.url} --ca FILE"
         else:
@@ -114,6 +131,8 @@ class Remote:
 
     @functools.cached_property
     def _trust(self) -> ssl.SSLContext:
+        if self.fingerprint is not None:
+            return _trust_nobody()
         try:
             return ssl.create_default_context(cafile=self.ca)
         except (ssl.SSLError, OSError) as error:
@@ -140,6 +159,45 @@ class _Reaching(http.client.HTTPConnection):
 
 class _Secure(_Reaching, http.client.HTTPSConnection):
     pass
+
+
+class _Pinned(_Secure):
+    """Nothing is sent before the certificate is known to be the one that was named."""
+
+    def connect(self) -> None:
+        super().connect()
+        shown = _shown(self.sock)
+        if shown != self._remote.fingerprint:
+            self.close()
+            raise Denied(
+                f"the certificate of {self._remote.url} is another than it was: its fingerprint is {shown}, and "
+                f"{self._remote.fingerprint} was named. Somebody may be in between; if its operator has a new one, "
+                f"log in again: swell login {self._remote.url} --fingerprint …"
+            )
+
+
+def fetch_fingerprint(url: str) -> str:
+    """What the server shows now; nothing is sent to it."""
+    address = urlsplit(url)
+    where = (address.hostname or "", address.port or http.client.HTTPS_PORT)
+    with (
+        socket.create_connection(where, timeout=CONNECT_S_MAX) as plain,
+        _trust_nobody().wrap_socket(plain, server_hostname=address.hostname) as secure,
+    ):
+        return _shown(secure)
+
+
+def _shown(connected: Any) -> str:
+    assert isinstance(connected, ssl.SSLSocket)
+    return fingerprint_of(connected.getpeercert(binary_form=True) or b"")
+
+
+def _trust_nobody() -> ssl.SSLContext:
+    """For who compares the fingerprint instead."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_NONE
+    return made
 
 
 def read_url(text: str, *, insecure_http: bool) -> str:

@@ -19,9 +19,11 @@ from swell.controller.yielding import Stop, ask
 from swell.engines import Engine
 from swell.model.job import AttemptId, Dimension, JobId, JobSpec, JobState, Role
 from swell.model.launch import Lane, Launch, LaunchRole
+from swell.model.launcher import launch_words
 from swell.model.plan import Plan, Preempt, Resize, SetSlots, Slot, Start
 from swell.model.quantity import IndexSet
 from swell.model.reason import Code
+from swell.model.task_environment import ranks_of
 from swell.model.training import Resume
 from swell.store import AttemptRecord, Changes, EventRecord, JobRecord
 
@@ -206,6 +208,7 @@ def launches(
             uid=job.uid,
             idle=spec.idle,
             container=spec.container,
+            ranks=ranks_of(spec),
             width=attempt.width,
             is_elastic=is_elastic,
             rewrites_width=is_elastic and spec.rewrites_width,
@@ -219,7 +222,8 @@ def launches(
 
 
 def _lane(slot: Slot, of_rank: list[int]) -> Lane:
-    return Lane(slot.number, slot.devices, of_rank[slot.number] if of_rank else 0)
+    role, given = of_rank[slot.number] if of_rank else 0, slot.resources
+    return Lane(slot.number, slot.devices, role, given.memory_mib, given.cpus_milli)
 
 
 def _roles_by_rank(spec: JobSpec, width: int) -> list[int]:
@@ -236,6 +240,8 @@ def _role(spec: JobSpec, role: Role, width: int, measured_mib: int | None, first
     """Manifests of genai's manager follow the width: a variable NGPU, and `--num_processes=` in the command."""
     reserved = role.resources.with_share(measured_mib).gpu_memory_mib
     env = (*role.env, ("RESERVED_MEM", str(reserved))) if reserved else role.env
+    if spec.launcher is not None:
+        return LaunchRole(launch_words(spec.launcher, role.command), env, role.numbered, first_rank)
     if not spec.rewrites_width:
         return LaunchRole(role.command, env, role.numbered, first_rank)
     told = tuple((name, str(width) if name == "NGPU" else text) for name, text in env)

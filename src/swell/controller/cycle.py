@@ -32,9 +32,11 @@ from swell.controller.yielding import Stop, next_due, see_to_what_is_due
 from swell.engines import Engine
 from swell.errors import Conflict, SwellError, Unavailable
 from swell.model.cluster import Node, NodeId
+from swell.model.diskuse import DiskUse
 from swell.model.job import AttemptId, JobId, JobState
 from swell.model.launch import GpuSeen, Observation
 from swell.model.plan import Plan, Snapshot, Standing
+from swell.model.quota import NO_QUOTA, Quota
 from swell.model.reason import Reason
 from swell.model.training import Control, Report
 from swell.model.usage import DayOfUse
@@ -69,16 +71,21 @@ class Controller:
         erase_checkpoints: Callable[[JobId], None] = lambda _: None,
         half_life_s: float = HALF_LIFE_S,
         limits: Callable[[str], Limits] = lambda _: Limits(),
+        disk_use: Callable[[str], DiskUse | None] = lambda _: None,
+        forgotten: Callable[[JobId], None] = lambda _: None,
         watch: Callable[[Cycled], None] = lambda _: None,
         on_cluster: bool = False,
     ) -> None:
         self._store = store
         self._engine = engine
         self._clock = clock
-        self._retention = Retention(store, engine, keep_s=keep_s, erase_checkpoints=erase_checkpoints)
+        self._retention = Retention(
+            store, engine, keep_s=keep_s, erase_checkpoints=erase_checkpoints, forgotten=forgotten
+        )
         self._reporting = reporting
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
         self._limits = limits  #: of a user
+        self._disk_use = disk_use  #: of a user; None: nothing limits it
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
         self._on_cluster = on_cluster  #: its nodes are a cluster's, and reasons speak of nodes instead of workers
         self._watch = watch  #: told of every cycle; must not block
@@ -111,10 +118,10 @@ class Controller:
         key: str | None = None,
         digest: str = "",
         origin: str = "",
-        queued_max: int | None = None,
+        quota: Quota = NO_QUOTA,
     ) -> Future[list[JobRecord]]:
         """Accepted means stored; the loop hears of it from the same commit, whoever still listens."""
-        stored = self._store.accept(jobs, key=key, digest=digest, origin=origin, queued_max=queued_max)
+        stored = self._store.accept(jobs, key=key, digest=digest, origin=origin, quota=quota)
         return _followed_by(self._accepted, stored)
 
     def take_in(
@@ -229,6 +236,11 @@ class Controller:
         """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""
         snapshot, plan = self._latest
         return None if snapshot is NOTHING_SEEN else find_shortages(snapshot, plan)
+
+    def owner(self, job: JobId) -> str | None:
+        """Of one that has not ended; None: there is no such."""
+        found = self._world.jobs.get(job)
+        return None if found is None else found.owner
 
     def seen_on_gpus(self, job: JobId) -> Mapping[NodeId, GpuSeen]:
         """What its present attempt does on each of its nodes; empty: nothing was measured."""
@@ -404,7 +416,7 @@ class Controller:
         """Of everybody whose jobs wait or run."""
         owners = {job.owner for job in self._world.jobs.values()}
         return {
-            owner: Standing(self.accounts.faded_gpu_s(owner, now), limits.gpus, limits.running)
+            owner: Standing(self.accounts.faded_gpu_s(owner, now), limits.gpus, limits.running, self._disk_use(owner))
             for owner, limits in ((owner, self._limits(owner)) for owner in sorted(owners))
         }
 
@@ -438,9 +450,13 @@ class Controller:
         for record in self._store.with_notice_due():
             self._notify(record)
 
-    def told(self, job: JobId) -> Future[None]:
-        """Whoever wanted to know that it ended has been told."""
-        return self._store.record(Changes(jobs={job: {"notice_due": 0}}))
+    def told(self, job: JobId, kind: str, detail: Mapping[str, object], *, is_last: bool = True) -> Future[None]:
+        """Whoever wanted to know that it ended has been told, or will not be: an event says which.
+
+        `is_last`: it has not ended again meanwhile.
+        """
+        due: dict[JobId, dict[str, Any]] = {job: {"notice_due": 0}} if is_last else {}
+        return self._store.record(Changes(jobs=due, events=[EventRecord(kind, job, detail=dict(detail))]))
 
 
 def _followed_by(act: Callable[[T], None], stored: Future[T]) -> Future[T]:

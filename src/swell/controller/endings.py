@@ -106,7 +106,8 @@ def failure_reason(job: LiveJob, task: TaskSeen) -> tuple[Code, Evidence]:
     if task.cause == CAUSE_IMAGE:
         return Code.IMAGE_UNAVAILABLE, {**evidence, "problem": task.problem}
     if task.cause == CAUSE_MEMORY:
-        return Code.OUT_OF_MEMORY, {**evidence, "memory_mib": _memory_mib(job, task)}
+        used: Evidence = {} if task.used_mib is None else {"used_mib": task.used_mib}
+        return Code.OUT_OF_MEMORY, {**evidence, "memory_mib": _memory_mib(job, task), **used}
     if task.cause == CAUSE_KEEPER:
         return Code.KEEPER_LOST, evidence
     failed = job.failed if job.shape.is_array else 1

@@ -43,7 +43,7 @@ class LiveJob:
     refusal: TaskSeen | None = None  #: of an array: that its present attempt found no place; None: nobody said so
     finished_on: set[str] = field(default_factory=set)  #: nodes that have nothing of it any more
     nodes: tuple[str, ...] = ()
-    mode: ResizeMode = ResizeMode.AT_CHECKPOINT
+    resize: ResizeMode = ResizeMode.AT_CHECKPOINT
     estimate_s: float | None = None  #: None: no guess
     epochs: int | None = None  #: by its spec; None: only the job itself knows
     retries: int = 0
@@ -98,7 +98,7 @@ class LiveJob:
             attempts=record.attempts,
             started_at=record.started_at,
             nodes=record.nodes,
-            mode=spec.resize,
+            resize=spec.resize,
             estimate_s=spec.estimate_s,
             epochs=spec.epochs,
             retries=spec.retries,
@@ -131,6 +131,11 @@ class LiveJob:
     @property
     def slots(self) -> tuple[Slot, ...]:
         return () if self.attempt is None else self.attempt.slots
+
+    @property
+    def mode(self) -> ResizeMode:
+        """How its width may change now."""
+        return self.resize.of(has_checkpoint=self.training is not None and self.training.checkpoint is not None)
 
     @property
     def asked(self) -> Asked | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from posixpath import join
@@ -23,8 +24,9 @@ TOKEN_PREFIX = "swj"  # noqa: S105  what every job token begins with
 @dataclass(frozen=True, slots=True)
 class Reporting:
     url: str
-    secret: str
+    secret_of: Callable[[float], str]  #: of an attempt that was made then (jobsecrets.py)
     checkpoints: str  #: folder that holds one folder per job
+    fingerprint: str = ""  #: of the server's own certificate, which nobody vouches for; empty: none is needed
 
     def folder(self, job: int, spec_folder: str | None) -> str:
         return spec_folder if spec_folder is not None else join(self.checkpoints, str(job))
@@ -34,7 +36,7 @@ class Reporting:
         name = AttemptId(attempt.job_id, attempt.number)
         folder = self.folder(attempt.job_id, spec.checkpoints)
         path = attempt.resume.checkpoint
-        token = make_token(self.secret, name, attempt.created_at + LASTS_S)
+        token = make_token(self.secret_of(attempt.created_at), name, attempt.created_at + LASTS_S)
         told = {
             "SWELL_URL": self.url,
             "SWELL_TOKEN": token,
@@ -47,6 +49,8 @@ class Reporting:
             "HEARTBEAT_FREQ": str(HEARTBEAT_STEPS),
             "KUBEFLOW_TRAINER_SERVER_URL": f"{self.url}/api/v1/attempts/{name}/trainer-status",
         }
+        if self.fingerprint:
+            told["SWELL_URL_FINGERPRINT"] = self.fingerprint
         if spec.epochs is not None:
             told["EPOCHS_TO_BE_DONE"] = str(spec.epochs)
         return tuple(sorted(told.items()))

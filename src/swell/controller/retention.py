@@ -15,12 +15,19 @@ FORGET_PER_CYCLE_MAX = 200  # old jobs removed at once; keeps one transaction sh
 
 class Retention:
     def __init__(
-        self, store: Store, engine: Engine, *, keep_s: float | None, erase_checkpoints: Callable[[JobId], None]
+        self,
+        store: Store,
+        engine: Engine,
+        *,
+        keep_s: float | None,
+        erase_checkpoints: Callable[[JobId], None],
+        forgotten: Callable[[JobId], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._engine = engine
         self._keep_s = keep_s  #: None: for ever
         self._erase_checkpoints = erase_checkpoints  #: of a job that kept them with us; must not block
+        self._forgotten = forgotten  #: told of every job that goes
         self._forget_after = 0.0
 
     def delete(self, jobs: Sequence[JobRecord], *, by: str, origin: str) -> Future[None]:
@@ -54,4 +61,5 @@ class Retention:
         for job in jobs:
             for number in range(1, job.attempts + 1):
                 self._engine.erase(AttemptId(job.id, number))
+            self._forgotten(job.id)
         return self._store.forget([job.id for job in jobs], by=by, origin=origin)

@@ -171,14 +171,15 @@ def hasten(job: LiveJob, changes: Changes, now: float) -> None:
 
 
 def has_yielded(job: LiveJob) -> bool:
-    """Did the attempt end because it was asked to, with work left? Its exit code alone does not tell."""
+    """Did the attempt end because it was asked to, with work left? Its exit code alone does not tell: torchrun, for
+    one, ends with 1 when its ranks end with 75."""
     assert job.attempt is not None
     if job.failure is not None and job.failure.cause == CAUSE_TIME_LIMIT:
         return False  # its time is over, however orderly it left
     said_so = _has_said_so(job)
     stopped_by_us = job.failure is None or job.failure.cause == CAUSE_STOPPED  # none: before any rank had begun
     if job.asked is None:
-        has_left = job.yielded > 0 or (said_so and stopped_by_us and not job.has_only_succeeded)
+        has_left = job.yielded > 0 or (said_so and not job.has_only_succeeded)  # somebody else sent it SIGTERM
         return has_left and _has_checkpoint_of_this_attempt(job)  # without, it would do that for ever
     if job.has_only_succeeded:
         return said_so or _has_epochs_left(job)

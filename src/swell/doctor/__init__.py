@@ -1,7 +1,8 @@
 """What is there, and what would keep Swell from working well here?
 
-Public: `examine`, `Finding`, `Level`. It looks and changes nothing, runs without a server and tells more with one. Each
-file answers for one part of the machine. What repairs something does not belong here: a finding says what to do.
+Public: `examine`, `Finding`, `Level`. It looks and leaves nothing changed, runs without a server and tells more with
+one. Each file answers for one part of the machine. What repairs something does not belong here: a finding says what to
+do.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from swell.client.find import Choice
+from swell.doctor.containers import examine_containers
 from swell.doctor.finding import Finding, Level, ok
 from swell.doctor.gpus import examine_gpus
 from swell.doctor.machine import examine_machine
-from swell.doctor.service import examine_service
+from swell.doctor.service import examine_service, not_enforced
 from swell.errors import Denied
 from swell.state import StateFolder
 
@@ -30,7 +32,8 @@ def examine(chosen: Choice) -> list[Finding]:
 
         return [asked, *examine_elsewhere(chosen.server)]
     state = chosen.server
-    return [asked, *examine_gpus(_store(state)), *examine_machine(), *examine_service(state)]
+    machine = examine_machine(not_enforced(state))
+    return [asked, *examine_gpus(_store(state)), examine_containers(state), *machine, *examine_service(state)]
 
 
 def _named(server: StateFolder | Remote) -> str:

@@ -64,13 +64,13 @@ def _gpu(gpu: dict[str, Any], store: str) -> Finding:
     if not gpu["watched"]:
         following = "memory of jobs that share it is only added up; a newer driver may tell more"
         return note("GPU", f"{text}; the driver does not tell who uses how much", following)
-    if any(process["store"] != store or not store for process in gpu["processes"]):
+    if any(process["store"] != store or not store or not process["job"] for process in gpu["processes"]):
         return note("GPU", text, "what others use counts as taken when it is more than a trifle")
     return ok("GPU", text)
 
 
 def _user(process: dict[str, Any], store: str) -> str:
-    who = f"job {process['attempt'].partition('.')[0]}" if store and process["store"] == store else process["user"]
+    who = f"job {process['job']}" if store and process["store"] == store and process["job"] else process["user"]
     amount = "an unknown amount" if process["used_mib"] is None else f"{process['used_mib']} MiB"
     return f"{who or 'somebody'} ({amount}, process {process['pid']}: {process['command'] or 'not to be seen here'})"
 
@@ -94,7 +94,7 @@ def _commands() -> dict[int, str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                found[int(entry.name)] = (entry / "comm").read_text().strip()
+                found[int(entry.name)] = (entry / "comm").read_bytes().decode(errors="replace").strip()
             except OSError:  # it has ended meanwhile
                 continue
     return found

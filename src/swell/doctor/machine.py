@@ -1,61 +1,52 @@
-"""Can containers be run, can processes be fenced in, is the clock right, are there files enough?"""
+"""Are jobs kept to what they asked for, is the clock right, are there files enough?"""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
-import shutil
 import subprocess
-from pathlib import Path
+import sys
 
 from swell.doctor.finding import Finding, note, ok, problem
 
-RUNTIMES = ("podman", "docker")
-VERSION_S_MAX = 5.0
-CGROUPS = Path("/sys/fs/cgroup")
+LIMITS_S_MAX = 10.0
+ADVICE = "a box server (swell service install, as root) enforces them; see docs/box.md"
 FILES_ENOUGH = 4096  # the worker keeps one open for each task, and each client of the server is one
 FILES_MIN = 256
 TIMEX_BYTES = 512  # more than any kernel's struct timex; all zero: only read
 CLOCK_UNSYNCHRONISED = 5  # TIME_ERROR
 
 
-def examine_machine() -> list[Finding]:
-    return [containers(), cgroups(CGROUPS, Path("/proc/self/cgroup").read_text()), clock(), open_files()]
+def examine_machine(not_enforced: list[dict[str, str]] | None) -> list[Finding]:
+    """`not_enforced`: as the server tells; None: none runs."""
+    found = ask_limits() if not_enforced is None else not_enforced
+    return [limits(found), clock(), open_files()]
 
 
-def containers() -> Finding:
-    found = [f"{name}: {_version(path)}" for name in RUNTIMES if (path := shutil.which(name)) is not None]
-    if not found:
-        return note(
-            "containers", f"there is neither {' nor '.join(RUNTIMES)}", "install podman to run jobs with --image"
-        )
-    return ok("containers", "; ".join(found))
-
-
-def _version(path: str) -> str:
+def ask_limits() -> list[dict[str, str]] | None:
+    """What a worker that we started could not keep tasks to; None: that could not be found out."""
+    words = [sys.executable, "-m", "swell.worker.examine", "limits"]
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=VERSION_S_MAX, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"does not answer ({error})"
-    return (
-        done.stdout.strip().splitlines()[0] if done.stdout.strip() else f"does not answer ({done.stderr.strip()[:100]})"
-    )
+        done = subprocess.run(words, capture_output=True, timeout=LIMITS_S_MAX, check=True)
+        found: list[dict[str, str]] = json.loads(done.stdout)["not_enforced"]
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError):
+        return None
+    return found
 
 
-def cgroups(root: Path, own: str) -> Finding:
-    """`own`: the text of /proc/self/cgroup."""
-    if (root / "cgroup.controllers").exists():
-        path = next((line.partition("::")[2] for line in own.splitlines() if line.startswith("0::")), "/")
-        if os.access(root / path.lstrip("/"), os.W_OK):
-            return ok("cgroups", "version 2, writable")
-        text = "version 2, but our own may not be written: CPUs and memory are counted, not enforced"
-        return note("cgroups", text, "nothing to do; a service of the whole machine may write them")
-    if (root / "unified" / "cgroup.controllers").exists():
-        return note("cgroups", "hybrid: the second version is there without its controllers", "boot with version 2")
-    if (root / "memory").exists():
-        return note("cgroups", "version 1, which is not used: CPUs and memory are counted", "boot with version 2")
-    return note("cgroups", f"none under {root}: CPUs and memory are counted, not enforced", "mount them")
+def limits(not_enforced: list[dict[str, str]] | None) -> Finding:
+    """By control groups."""
+    if not_enforced is None:
+        return note("limits", "whether tasks can be kept to what they asked for could not be found out", ADVICE)
+    if not not_enforced:
+        return ok("limits", "tasks are kept to their memory, CPUs and GPUs, and to a number of processes")
+    reasons: dict[str, list[str]] = {}
+    for one in not_enforced:
+        reasons.setdefault(one["why"], []).append(one["limit"])
+    text = "; ".join(f"{', '.join(names)} ({why})" for why, names in reasons.items())
+    return note("limits", f"not enforced, only counted: {text}", ADVICE)
 
 
 def clock() -> Finding:

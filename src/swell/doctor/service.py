@@ -20,6 +20,8 @@ APART_S_MAX = 5.0  # between two clocks, of which one tells whole seconds
 
 
 def examine_service(state: StateFolder) -> list[Finding]:
+    if is_seen_from_outside(state):
+        return _answered(state, f"at {state.socket}", "ask your administrator: systemctl status swell")
     return [_folder(state), *_server(state), _worker(state)]
 
 
@@ -42,17 +44,45 @@ def _folder(state: StateFolder) -> Finding:
     return ok("state folder", text)
 
 
+def is_seen_from_outside(state: StateFolder) -> bool:
+    """Of a box server its users see the socket; folder and processes are root's."""
+    return state.socket is not None and os.geteuid() != 0
+
+
+def offered_nodes(state: StateFolder) -> list[dict[str, Any]]:
+    """The machines of its server; none: nobody answers, or has offered a machine yet."""
+    try:
+        if not is_seen_from_outside(state) and state.lock_holder("server") is None:
+            return []
+        return list(Connection(state).json("GET", path("nodes"))["nodes"])
+    except (SwellError, OSError):
+        return []
+
+
+def not_enforced(state: StateFolder) -> list[dict[str, str]] | None:
+    """What the machine of its server does not keep tasks to; None: that is not known."""
+    nodes = offered_nodes(state)
+    return list(nodes[0]["not_enforced"]) if nodes else None
+
+
 def _server(state: StateFolder) -> list[Finding]:
     try:
         pid = state.lock_holder("server")
-        if pid is None:
-            return [note("server", "none runs for this state folder", "swell run starts one; or: swell up -d")]
+    except (SwellError, OSError) as error:
+        return [problem("server", f"it does not answer: {error}", f"see {state.server_log}")]
+    if pid is None:
+        return [note("server", "none runs for this state folder", "swell run starts one; or: swell up -d")]
+    return _answered(state, f"process {pid}", f"see {state.server_log}")
+
+
+def _answered(state: StateFolder, where: str, otherwise: str) -> list[Finding]:
+    try:
         connection = Connection(state)
         answer = connection.json("GET", path("server"))
         told = connection.raw("GET", path("health")).headers["Date"]
     except (SwellError, OSError) as error:
-        return [problem("server", f"it does not answer: {error}", f"see {state.server_log}")]
-    findings = [ok("server", f"version {answer['version']}, process {pid}")]
+        return [problem("server", f"it does not answer: {error}", otherwise)]
+    findings = [ok("server", f"version {answer['version']}, {where}")]
     if answer["version"] != __version__:
         text = f"version {answer['version']} runs, and this is {__version__}"
         findings = [problem("server", text, "swell down, then swell up -d; running jobs go on")]

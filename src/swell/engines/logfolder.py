@@ -2,37 +2,42 @@
 
 Every engine that keeps logs on the server's machine keeps them in the same folders: ATTEMPT/INDEX/log, and beside it an
 `index` of when what was written (`model/logindex.py`). The embedded worker's tasks write theirs themselves; what
-pods say is copied there (`kubernetes/logs.py`).
+pods say is copied there (`kubernetes/logs.py`). What lies there and is no file (a link, a pipe) is no log.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
+import stat
 from pathlib import Path
 
 from swell.model.job import AttemptId
 from swell.model.logindex import offset_at
+from swell.removal import Eraser
+
+INDEX_BYTES_MAX = 16 << 20  # an entry a second at most: twelve days of writing without a pause
 
 
 class LogFolder:
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._eraser: Eraser | None = None  #: None: nothing was erased yet
 
     def _path(self, attempt: AttemptId, index: int) -> Path:
         return self._root / str(attempt) / str(index) / "log"
 
     def size(self, attempt: AttemptId, index: int) -> int | None:
         try:
-            return self._path(attempt, index).stat().st_size
-        except FileNotFoundError:
+            found = self._path(attempt, index).lstat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def read(self, attempt: AttemptId, index: int, offset: int, limit: int) -> tuple[int, bytes]:
         """A dropped beginning is a hole in the file: it is stepped over, offsets stay true."""
-        try:
-            descriptor = os.open(self._path(attempt, index), os.O_RDONLY)
-        except FileNotFoundError:
+        descriptor = _opened(self._path(attempt, index))
+        if descriptor is None:
             return offset, b""
         try:
             start = _first_kept(descriptor, offset)
@@ -41,18 +46,35 @@ class LogFolder:
             os.close(descriptor)
 
     def offset_at(self, attempt: AttemptId, index: int, moment: float) -> int | None:
-        try:
-            data = self._path(attempt, index).with_name("index").read_bytes()
-        except FileNotFoundError:
+        descriptor = _opened(self._path(attempt, index).with_name("index"))
+        if descriptor is None:
             return None
-        return offset_at(data, moment)
+        with os.fdopen(descriptor, "rb") as file:
+            return offset_at(file.read(INDEX_BYTES_MAX), moment)
 
     def erase(self, attempt: AttemptId) -> None:
-        shutil.rmtree(self._root / str(attempt), ignore_errors=True)
+        """It is no longer there when this returns; the disk gets its room back a little later."""
+        if self._eraser is None:
+            self._eraser = Eraser(self._root)
+        self._eraser.erase(str(attempt))
+
+
+def _opened(path: Path) -> int | None:
+    """None: there is no such file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            raise
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _first_kept(descriptor: int, offset: int) -> int:
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
-    except OSError:  # ENXIO: the offset is at or beyond the end
-        return offset
+    except OSError:  # ENXIO: nothing was written from there on to the end, which a task can set as far off as it likes
+        return max(offset, os.fstat(descriptor).st_size)

@@ -19,6 +19,15 @@ PORTS = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 PORT_MAX = 65535
 
 
+SWITCH = {"true": True, "yes": True, "on": True, "1": True, "t": True, "y": True}
+SWITCH |= {"false": False, "no": False, "off": False, "0": False, "f": False, "n": False}
+
+
+def read_switch(text: str) -> bool | None:
+    """As people write it; None: it is neither yes nor no."""
+    return SWITCH.get(text.strip().lower())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduled:
     """A job in the words of run-scheduler; folders are absolute."""
@@ -37,6 +46,7 @@ class Scheduled:
     estimated_memory_mib: int | None = None
     port_mapping: str | None = None  #: nodePort:containerPort, several with commas
     est_nhours: float | None = None
+    reports: bool = False  #: its script uses the library, so it can be scaled; False: nobody has seen that
 
 
 def render_manifest(
@@ -63,23 +73,34 @@ def render_manifest(
     return {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": given}
 
 
+def shares_a_gpu(job: Scheduled) -> bool:
+    """One that says what it needs and does not scale shares, as was recommended, unless it does not want to."""
+    may_share = job.estimated_memory_mib is not None and not job.disable_gpu_sharing
+    return may_share and (job.is_single_gpu or not job.reports)
+
+
 def _gpus(job: Scheduled, gpus_per_node: int) -> dict[str, Any]:
+    if shares_a_gpu(job):
+        return {"gpuMemory": f"{job.estimated_memory_mib}MiB"}
     if not job.is_single_gpu:
         return {"gpus": f"1..{max(1, gpus_per_node)}"}
     if job.estimated_memory_mib is None:
         return {"gpus": 1}  # nobody knows what another could have of it
-    memory = f"{job.estimated_memory_mib}MiB"
-    return {"gpuMemory": memory, "exclusive": True} if job.disable_gpu_sharing else {"gpuMemory": memory}
+    return {"gpuMemory": f"{job.estimated_memory_mib}MiB", "exclusive": True}
 
 
 def _script(job: Scheduled) -> str:
+    base = CUSTOM if job.image and job.custom_dir is not None else job.custom_dir
+    return local_script(job.script_path, base)
+
+
+def local_script(script: str, custom_dir: str | None) -> str:
     """It may be named as a container sees it, or relative to the custom folder."""
-    base = CUSTOM if job.image else job.custom_dir
-    if job.custom_dir is None or base is None:
-        return job.script_path
-    path = PurePosixPath(job.script_path)
+    if custom_dir is None:
+        return script
+    path = PurePosixPath(script)
     inside = path.relative_to(CUSTOM) if path.is_relative_to(CUSTOM) else path
-    return str(PurePosixPath(base) / inside)
+    return str(PurePosixPath(custom_dir) / inside)
 
 
 def _variables(job: Scheduled, library: str | None, pythonpath: str) -> dict[str, str]:

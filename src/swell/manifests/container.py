@@ -24,9 +24,9 @@ from swell.manifests.fields import (
 from swell.manifests.metadata import Identity
 from swell.manifests.names import read_name
 from swell.manifests.notation import parse_kubernetes_cpus, parse_kubernetes_gpus, parse_kubernetes_memory
+from swell.model.kubernetes_quantity import GPU
 from swell.model.numbered import Numbered
 
-GPU = "nvidia.com/gpu"
 CPUS_MILLI_DEFAULT = 1000  # as for a job in our own notation
 CONTAINER = Fields(
     used=("name", "command", "args", "env", "workingDir", "resources"),
@@ -57,6 +57,9 @@ CONTAINER = Fields(
 )
 VARIABLE = Fields(used=("name", "value", "valueFrom"))
 FIELD_REF = Fields(used=("fieldPath",), idle=("apiVersion",))
+KEY_REF = Fields(used=("name", "key", "optional"))
+#: Where a variable may come from that only a cluster has: here the caller's own environment takes its place.
+KEPT_IN_CLUSTERS = {"secretKeyRef": "Secret", "configMapKeyRef": "ConfigMap"}
 RESOURCES = Fields(
     used=("requests", "limits"),
     refused={"claims": f"asks for devices by claim, which this machine does not have; ask for {GPU}"},
@@ -89,7 +92,7 @@ def read_container(value: object, where: str, number: int, identity: Identity, c
     CONTAINER.check(given, where)
     expansion = Expansion(where)
     name = read_container_name(given.get("name"), where, number)
-    variables = _variables(given.get("env"), f"{where}.env", identity, expansion)
+    variables = _variables(given.get("env"), f"{where}.env", identity, expansion, context)
     cpus, memory, gpus = _resources(given.get("resources"), f"{where}.resources")
     return Container(
         where=where,
@@ -136,7 +139,7 @@ def _words(given: dict[str, Any], where: str) -> tuple[str, ...]:
         return read_command(given["command"]) + read_words(take_list(given.get("args"), "args"), "args")
 
 
-def _variables(value: object, where: str, identity: Identity, expansion: Expansion) -> Variables:
+def _variables(value: object, where: str, identity: Identity, expansion: Expansion, context: Context) -> Variables:
     """Each may refer to those before it; of two with one name the last counts."""
     variables = dict(identity.variables)
     for number, entry in enumerate(take_list(value, where)):
@@ -145,6 +148,9 @@ def _variables(value: object, where: str, identity: Identity, expansion: Expansi
         VARIABLE.check(given, here)
         name = take_text(given.get("name"), f"{here}.name")
         with inside(f"{here}: "):
+            if _is_callers(given, name, context):
+                variables.pop(name, None)
+                continue
             found = _value(given, identity)
             ((name, text),) = read_env({name: "" if isinstance(found, Numbered) else found})
         if isinstance(found, Numbered):
@@ -152,6 +158,22 @@ def _variables(value: object, where: str, identity: Identity, expansion: Expansi
         else:
             variables[name] = expansion.expand(text, variables) if given.get("valueFrom") is None else text
     return variables
+
+
+def _is_callers(given: dict[str, Any], name: str, context: Context) -> bool:
+    """Is it one from a Secret or ConfigMap? Then the job has the one of its caller's environment, or does without."""
+    source = given.get("valueFrom")
+    kind = next((kind for kind in KEPT_IN_CLUSTERS if isinstance(source, dict) and list(source) == [kind]), None)
+    if kind is None or given.get("value") is not None:
+        return False
+    reference = take_mapping(given["valueFrom"][kind], f"valueFrom.{kind}")
+    KEY_REF.check(reference, f"valueFrom.{kind}")
+    if name not in context.variables and reference.get("optional") is not True:
+        raise Rejected(
+            f"valueFrom.{kind}: {shorten(name)} comes from a {KEPT_IN_CLUSTERS[kind]}, and this machine has none; set "
+            f"{shorten(name)} in your shell (a job has its caller's environment), or write a value"
+        )
+    return True
 
 
 def _value(given: dict[str, Any], identity: Identity) -> object:

@@ -1,39 +1,31 @@
-"""What does a pod take of a node, as the scheduler of Kubernetes counts it?
+"""What does a pod of a manifest ask for, and can that be planned for?
 
-Containers run side by side and add up. Init containers run before them, one after the other, so only the largest
-counts, beside those that go on running ("sidecars", restartPolicy Always). What a pod says as a whole replaces the
-sum; `overhead` comes on top. A request that is missing is as the limit; nothing asked for is nothing taken.
+How it adds up is Kubernetes' own rule (`model/kubernetes_quantity.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from swell.errors import Rejected
-from swell.manifests.container import GPU, Span, read_container_name
+from swell.manifests.container import Span, read_container_name
 from swell.manifests.fields import quantity, shorten, take_list, take_mapping, take_optional
 from swell.manifests.notation import (
-    BYTES_PER_MIB,
+    parse_amount,
     parse_kubernetes_cpus,
     parse_kubernetes_gpus,
     parse_kubernetes_memory,
-    parse_number,
-    round_up,
 )
+from swell.model.kubernetes_quantity import GPU, Amounts, InitContainer, PodAmounts, cpus_milli, memory_mib, whole
 
-Amounts = dict[str, Decimal]
-NOTHING = Decimal(0)
 SIDES = ("requests", "limits")
 CLAIMS = (
     "asks for devices by claim, which only Kubernetes' own scheduler hands out, and Swell places this pod; "
     f"ask for {GPU}"
 )
 CHECKS = {"cpu": parse_kubernetes_cpus, "memory": parse_kubernetes_memory, GPU: parse_kubernetes_gpus}
-#: What a pod may ask for as a whole; the rest is summed up from its containers.
-OF_THE_POD = ("cpu", "memory", "hugepages-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class Asked:
 
     @property
     def gpus(self) -> Span:
-        return int(self.low.get(GPU, 0)), int(self.high.get(GPU, 0))
+        return whole(self.low.get(GPU, 0)), whole(self.high.get(GPU, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +56,23 @@ def read_demand(spec: dict[str, Any], where: str) -> Demand:
     containers = _containers(spec, where, "containers")
     steps = _containers(spec, where, "initContainers")
     _refuse_unclear_range(containers, steps)
-    low = _total(spec, where, [one.low for one in containers], [(one.is_sidecar, one.low) for one in steps])
-    high = _total(spec, where, [one.high for one in containers], [(one.is_sidecar, one.high) for one in steps])
-    gpus = (int(low[GPU]), int(high[GPU])) if GPU in low else None
+    overhead = dict(_side(spec.get("overhead"), f"{where}.overhead"))
+    requests, limits = _of_the_pod(spec, where)
+    low, high = (
+        PodAmounts(
+            tuple(getattr(one, side) for one in containers),
+            tuple(InitContainer(getattr(one, side), one.is_sidecar) for one in steps),
+            requests,
+            limits,
+            overhead,
+        ).total()
+        for side in ("low", "high")
+    )
     asking = tuple(one.name for one in containers if one.gpus[1])
     return Demand(
-        cpus_milli=round_up(low.get("cpu", NOTHING) * 1000),
-        memory_mib=round_up(low.get("memory", NOTHING) / BYTES_PER_MIB),
-        gpus=gpus,
+        cpus_milli=cpus_milli(low.get("cpu", 0)),
+        memory_mib=memory_mib(low.get("memory", 0)),
+        gpus=(whole(low[GPU]), whole(high[GPU])) if GPU in low else None,
         holders=asking or tuple(one.name for one in containers),
         uncounted=tuple(sorted(name for name in low if name not in CHECKS and low[name])),
     )
@@ -100,17 +101,19 @@ def _amounts(value: object, where: str) -> tuple[Amounts, Amounts]:
             asked = f"requests {given['requests'][name]} is above limits {given['limits'][name]}"
             raise Rejected(f"{where}: {shorten(name)}: {asked}; the request is the least")
     if low.get(GPU) == 0 and high[GPU]:
-        raise Rejected(f"{where}: {GPU} from 0 to {high[GPU]}: the least of a range is 1; write 1 under requests")
+        raise Rejected(
+            f"{where}: {GPU} from 0 to {whole(high[GPU])}: the least of a range is 1; write 1 under requests"
+        )
     return low, high
 
 
-def _side(value: object, where: str) -> Iterator[tuple[str, Decimal]]:
+def _side(value: object, where: str) -> Iterator[tuple[str, int]]:
     for name, amount in take_optional(value, where).items():
         if amount is not None:
             here = f"{where}: {shorten(name)}"
             if name in CHECKS:
                 quantity(CHECKS[name], amount, here)
-            yield name, quantity(parse_number, amount, here)
+            yield name, quantity(parse_amount, amount, here)
 
 
 def _refuse_unclear_range(containers: list[Asked], steps: list[Asked]) -> None:
@@ -131,37 +134,8 @@ def _refuse_unclear_range(containers: list[Asked], steps: list[Asked]) -> None:
         )
 
 
-def _total(spec: dict[str, Any], where: str, containers: list[Amounts], steps: list[tuple[bool, Amounts]]) -> Amounts:
-    running: Amounts = {}  #: sidecars begun so far
-    before: Amounts = {}  #: the most that is needed before the containers start
-    for is_sidecar, amounts in steps:
-        if is_sidecar:
-            running = _sum(running, amounts)
-        before = _most(before, running if is_sidecar else _sum(running, amounts))
-    total = running
-    for amounts in containers:
-        total = _sum(total, amounts)
-    total = _of_the_pod(spec, where, _most(total, before))
-    return _sum(total, dict(_side(spec.get("overhead"), f"{where}.overhead")))
-
-
-def _of_the_pod(spec: dict[str, Any], where: str, total: Amounts) -> Amounts:
-    """Its own requests replace the sum; its own limits count for what no container asks for."""
+def _of_the_pod(spec: dict[str, Any], where: str) -> tuple[Amounts, Amounts]:
+    """Requests and limits of the pod as a whole."""
     given = take_optional(spec.get("resources"), f"{where}.resources")
-    requests, limits = (
-        {
-            name: amount
-            for name, amount in _side(given.get(side), f"{where}.resources.{side}")
-            if name.startswith(OF_THE_POD)
-        }
-        for side in SIDES
-    )
-    return {**limits, **total, **requests}
-
-
-def _sum(one: Amounts, other: Amounts) -> Amounts:
-    return {name: one.get(name, NOTHING) + other.get(name, NOTHING) for name in (*one, *other)}
-
-
-def _most(one: Amounts, other: Amounts) -> Amounts:
-    return {name: max(one.get(name, NOTHING), other.get(name, NOTHING)) for name in (*one, *other)}
+    requests, limits = (dict(_side(given.get(side), f"{where}.resources.{side}")) for side in SIDES)
+    return requests, limits

@@ -192,7 +192,7 @@ def make_spec(
         rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks
         is_held=is_held,
         pod_group=_group(pods),
-        notes=tuple(note for pod in pods for note in pod.notes)[:NOTES_MAX],
+        notes=tuple(dict.fromkeys(note for pod in pods for note in pod.notes))[:NOTES_MAX],
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from swell.errors import Rejected
 from swell.manifests.fields import quantity, refuse_unknown, take_mapping, whole_number
 from swell.model.job import IdlePolicy
-from swell.model.quantity import parse_duration
+from swell.model.quantity import parse_seconds
 from swell.model.resources import Resources
 
 FIELDS = ("utilizationPolicy", "utilization_policy")
@@ -32,7 +32,7 @@ def read_idle(spec: dict[str, Any], resources: Resources) -> IdlePolicy | None:
     if not resources.gpus and not resources.gpu_memory_mib:
         raise Rejected(f"{where} is about idle GPUs, but the job asks for none; ask for some, or leave it out")
     percent = whole_number(threshold, f"{where}.{THRESHOLD[0]}", low=1, high=100)
-    window_s = quantity(parse_duration, window, f"{where}.{name}")
+    window_s = quantity(parse_seconds, window, f"{where}.{name}")
     if window_s < WINDOW_S_MIN:
         raise Rejected(f"{where}.{name} is {window_s:g} s, too short to tell; give at least {WINDOW_S_MIN:g} s")
     return IdlePolicy(percent, window_s)

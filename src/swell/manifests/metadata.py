@@ -28,7 +28,7 @@ from swell.manifests.names import read_name
 from swell.manifests.native import read_epochs, read_priority, read_resize
 from swell.model.job import ResizeMode
 from swell.model.numbered import Numbered
-from swell.model.quantity import COUNT_MAX, parse_duration, parse_memory, parse_range
+from swell.model.quantity import COUNT_MAX, parse_memory, parse_range, parse_time_limit
 
 OBJECT = Fields(used=("apiVersion", "kind", "metadata", "spec"), idle=("status",))
 METADATA = Fields(
@@ -48,6 +48,7 @@ METADATA = Fields(
 )
 RANGE = ("request", "limit")
 SHARE = "swell.dev/gpu-memory"
+PRIORITY = "swell.dev/priority"
 FOLDER = "swell.dev/checkpoints"
 OWN_PREFIX = "swell.dev/"
 TASKS = "swell.dev/tasks"
@@ -83,7 +84,7 @@ def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, d
     OBJECT.check(document, "the manifest", on_cluster=context.on_cluster)
     metadata = take_optional(document.get("metadata"), "metadata")
     METADATA.check(metadata, "metadata", on_cluster=context.on_cluster)
-    identity = _identity(metadata, context)
+    identity = _identity(metadata, document["kind"], context)
     if identity.tasks is not None and document["kind"] != "Job":
         raise Rejected(
             f"metadata.annotations: {TASKS} is a range of tasks, for a batch/v1 Job, but this is a {document['kind']}; "
@@ -92,7 +93,7 @@ def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, d
     return identity, take_mapping(document.get("spec"), "spec")
 
 
-def _identity(metadata: dict[str, Any], context: Context) -> Identity:
+def _identity(metadata: dict[str, Any], kind: str, context: Context) -> Identity:
     given = take_optional(metadata.get("annotations"), "metadata.annotations")
     if metadata.get("uid") is None or not context.on_cluster:  # what is in a cluster already may have some from us
         refuse_unknown([name for name in given if name.startswith(OWN_PREFIX)], OWN, "metadata.annotations")
@@ -107,12 +108,19 @@ def _identity(metadata: dict[str, Any], context: Context) -> Identity:
         replicas=whole_number(*said["replicas"], low=1, high=COUNT_MAX) if "replicas" in said else None,
         tasks=_annotated_tasks(said),
         epochs=read_epochs(*said["swell.dev/epochs"]) if "swell.dev/epochs" in said else None,
-        priority=read_priority(*said["swell.dev/priority"]) if "swell.dev/priority" in said else None,
-        resize=read_resize(*said["swell.dev/resize"]) if "swell.dev/resize" in said else ResizeMode.AT_CHECKPOINT,
-        time_limit_s=quantity(parse_duration, *said["swell.dev/time"]) if "swell.dev/time" in said else None,
+        priority=read_priority(*said[PRIORITY]) if PRIORITY in said else None,
+        resize=_annotated_resize(said, kind, context),
+        time_limit_s=quantity(parse_time_limit, *said["swell.dev/time"]) if "swell.dev/time" in said else None,
         checkpoints=_annotated_folder(said, context),
         labels=labels,
     )
+
+
+def _annotated_resize(said: dict[str, tuple[Any, str]], kind: str, context: Context) -> ResizeMode:
+    """Genai resizes PyTorchJobs only: a Pod or a Job that is stopped begins from nothing, or not again at all."""
+    if "swell.dev/resize" in said:
+        return read_resize(*said["swell.dev/resize"])
+    return context.resize if kind == "PyTorchJob" else ResizeMode.AT_CHECKPOINT
 
 
 def _name(metadata: dict[str, Any], context: Context) -> str:

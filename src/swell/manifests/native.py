@@ -22,14 +22,16 @@ from swell.manifests.idle import read_idle
 from swell.manifests.names import default_name, read_name
 from swell.manifests.notices import read_notify
 from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, ResizeMode, Role
+from swell.model.launcher import BadCommand, Launcher, launch_words
 from swell.model.quantity import (
     DURATION_S_MAX,
     BadQuantity,
     parse_array,
     parse_cpus,
-    parse_duration,
     parse_memory,
     parse_range,
+    parse_seconds,
+    parse_time_limit,
 )
 from swell.model.resources import Resources
 
@@ -37,7 +39,7 @@ TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
 SIZE = (*gpus.FIELDS, "tasks", "cpus", "memory", "array")
 LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "retries", "after", "notify", "notifyOn")
-SPEC = ("command", *SIZE, *LIFE, *CONTAINER, "env", "workdir", "tensorboard", "checkpoints", *IDLE)
+SPEC = ("command", "launcher", *SIZE, *LIFE, *CONTAINER, "env", "workdir", "tensorboard", "checkpoints", *IDLE)
 PRIORITY_MAX = 1_000_000
 EPOCHS_MAX = 1_000_000_000  # more is a slip of the keyboard
 RETRIES_MAX = 1000  # a job that fails so often will not succeed
@@ -70,8 +72,8 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         width_max=width_max,
         array=array,
         priority=read_priority(spec.get("priority", 0), "priority"),
-        time_limit_s=None if spec.get("time") is None else quantity(parse_duration, spec["time"], "time"),
-        grace_s=GRACE_S_DEFAULT if spec.get("grace") is None else quantity(parse_duration, spec["grace"], "grace"),
+        time_limit_s=None if spec.get("time") is None else quantity(parse_time_limit, spec["time"], "time"),
+        grace_s=GRACE_S_DEFAULT if spec.get("grace") is None else quantity(parse_seconds, spec["grace"], "grace"),
         workdir=workdir,
         env=env,
         umask=context.umask,
@@ -87,7 +89,19 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         idle=read_idle(spec, resources),
         container=read_container(spec, workdir, is_one_task=array is None and tasks == (1, 1)),
         notes=notes,
+        launcher=_launcher(spec.get("launcher"), command),
     )
+
+
+def _launcher(value: object, command: tuple[str, ...]) -> Launcher | None:
+    if value is None:
+        return None
+    launcher = Launcher(take_choice(value, tuple(Launcher), "launcher"))
+    try:
+        launch_words(launcher, command)
+    except BadCommand as error:
+        raise Rejected(f"command: {error}") from error
+    return launcher
 
 
 def read_priority(value: object, where: str) -> int:

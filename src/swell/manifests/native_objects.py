@@ -19,9 +19,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from swell.model.job import Dimension, JobId, JobSpec, Role
+from swell.model.kubernetes_quantity import GPU
+from swell.model.launcher import launch_words
 from swell.model.resources import Resources
+from swell.model.task_environment import Ranks, rank_variables, ranks_of
 
-GPU = "nvidia.com/gpu"
 NAME_MAX = 56  # a label has 63; the longest that is added to it is the index of an array's task, -999999
 MASTER_PORT = 23456  # as the operator of PyTorchJobs has it; a pod has all ports for itself
 TF_TASKS_MAX = 100  # every pod has the addresses of all in TF_CONFIG; of thousands they are megabytes
@@ -81,7 +83,8 @@ def _indexed_job(spec: JobSpec, target: Target) -> Object:
     assert spec.array is not None
     [role] = spec.roles
     index = {"valueFrom": {"fieldRef": {"fieldPath": INDEX}}}
-    own: Variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "SWELL_TASK_INDEX": index}
+    ranks = rank_variables(ranks_of(spec), rank=0, world_size=1, local_rank=0, local_world_size=1, node_rank=0)
+    own: Variables = {**ranks, "SWELL_TASK_INDEX": index}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -112,23 +115,19 @@ def _service(target: Target) -> Object:
 def _gang_pod(spec: JobSpec, role: Role, target: Target, *, rank: int, tasks: int) -> Object:
     if spec.dimension is Dimension.GPUS and role.resources.gpus:
         role = replace(role, resources=replace(role.resources, gpus=target.width))
-    own = _rank_variables(target.name, rank=rank, tasks=tasks, gpus=role.resources.gpus)
+    own = _gang_variables(target.name, ranks_of(spec), rank=rank, tasks=tasks, gpus=role.resources.gpus)
     pod = _pod_spec(spec, role, target, own)
     if tasks > 1:
         pod |= {"hostname": f"{target.name}-{rank}", "subdomain": target.name}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": target.metadata(f"-{rank}"), "spec": pod}
 
 
-def _rank_variables(name: str, *, rank: int, tasks: int, gpus: int) -> Variables:
+def _gang_variables(name: str, ranks: Ranks, *, rank: int, tasks: int, gpus: int) -> Variables:
     """Every pod is a machine of its own to what runs in it."""
     addresses = [f"{name}-{number}.{name}" for number in range(tasks)] if tasks > 1 else ["127.0.0.1"]
     variables = {
-        "RANK": str(rank),
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": str(tasks),
-        "LOCAL_WORLD_SIZE": "1",
+        **rank_variables(ranks, rank=rank, world_size=tasks, local_rank=0, local_world_size=1, node_rank=rank),
         "NODE_RANK": str(rank),
-        "GROUP_RANK": str(rank),
         "NUM_NODES": str(tasks),
         "NUM_GPUS": str(gpus),
         "MASTER_ADDR": addresses[0],
@@ -161,10 +160,11 @@ def _escaped(text: str) -> str:
 
 def _pod_spec(spec: JobSpec, role: Role, target: Target, own: Variables) -> Object:
     assert spec.container is not None, "refused when the job was read"
+    command = role.command if spec.launcher is None else launch_words(spec.launcher, role.command)
     container: Object = {
         "name": CONTAINER,
         "image": spec.container.image,
-        "command": [_escaped(word) for word in role.command],
+        "command": [_escaped(word) for word in command],
         "env": _environment(spec, role, own),
         "resources": _resources(role.resources),
         "securityContext": SECURITY,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from swell.errors import Rejected
 from swell.manifests.command import read_command
-from swell.manifests.fields import describe, inside, system_bytes, take_choice
-from swell.model.job import Notify
+from swell.manifests.fields import describe, inside, take_choice
+from swell.model.job import MAILTO, Notify
+from swell.model.webaddress import BadAddress, WebAddress
 
 ON = ("end", "error")
+# What every mail program takes as it is: no space, no comma, no further headers, and nothing that is an option.
+RECIPIENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+=-]{0,63}(@[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)?")
 
 
 def read_notify(value: object, on: object) -> Notify | None:
@@ -26,16 +28,25 @@ def read_notify(value: object, on: object) -> Notify | None:
 
 def _words(value: object) -> tuple[str, ...]:
     if isinstance(value, list):
-        return _command(value)
+        words = _command(value)
+        return _one_word(words[0]) or words if len(words) == 1 else words
     if not isinstance(value, str) or not value.strip():
-        raise Rejected(f"notify must be a command or an http(s) address, but is {describe(value)}")
+        raise Rejected(f"notify must be a command, an http(s) address or mailto:, but is {describe(value)}")
     text = value.strip()
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
-        return (_address(text),)
+    found = _one_word(text)
+    if found is not None:
+        return found
     try:
         return _command(shlex.split(text))
     except ValueError as problem:
         raise Rejected(f"notify: {describe(value)} cannot be split into words: {problem}; write a list") from None
+
+
+def _one_word(text: str) -> tuple[str] | None:
+    """An address or a recipient; None: it is a command, if anything."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text):
+        return (_address(text),)
+    return (_mail(text),) if text.lower().startswith(MAILTO) else None
 
 
 def _command(words: Sequence[object]) -> tuple[str, ...]:
@@ -44,12 +55,18 @@ def _command(words: Sequence[object]) -> tuple[str, ...]:
 
 
 def _address(text: str) -> str:
-    system_bytes(text, "notify")
     try:
-        parts = urlsplit(text)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 80) > 0
-    except ValueError:  # a port or an address in brackets that is none
-        is_good = False
-    if not is_good or not text.startswith(("http://", "https://")) or re.search(r"\s", text):
-        raise Rejected(f"notify: {describe(text)} is no address that can be told; write http://host/path or https://…")
+        WebAddress.parse(text)
+    except BadAddress as problem:
+        raise Rejected(
+            f"notify: {describe(text)} is no address that can be told: {problem}; write http://host/path or https://…"
+        ) from None
+    return text
+
+
+def _mail(text: str) -> str:
+    if not text.startswith(MAILTO) or not RECIPIENT.fullmatch(text.removeprefix(MAILTO)):
+        raise Rejected(
+            f"notify: {describe(text)} is no e-mail that can be sent; write mailto:ann@example.org, one of it"
+        )
     return text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.affinity import read_labels, read_rules
-from swell.manifests.container import Container, read_container
+from swell.manifests.container import CONTAINER, KEPT_IN_CLUSTERS, Container, read_container
 from swell.manifests.context import Context
 from swell.manifests.demand import CLAIMS
 from swell.manifests.fields import (
@@ -83,6 +83,8 @@ POD = Fields(
     },
     refused_on_cluster={"nodeName": NODE_NAME, "resourceClaims": CLAIMS, "schedulingGates": GATES},
 )
+HERE = "this machine runs processes, not pods, so these fields have no effect"
+RULES = ("nodeSelector", "affinity", "tolerations")  # which node: there is one
 SECONDS_MAX = int(DURATION_S_MAX)
 INT32_MAX = 2**31 - 1
 
@@ -179,7 +181,26 @@ def _containers(
     if context.on_cluster:
         whole, notes = read_whole_pod(spec, where)
         return (whole,), notes
-    return _processes(entries, f"{where}.containers", identity, context), ()
+    return _processes(entries, f"{where}.containers", identity, context), tuple(_ignored(spec, entries))
+
+
+def _ignored(spec: dict[str, Any], entries: list[dict[str, Any]]) -> Iterator[str]:
+    """What means nothing where processes run on one machine, in words; the same of every pod that says the same."""
+    named = [name for name in CONTAINER.idle if any(_is_said(entry.get(name)) for entry in entries)]
+    named += [name for name in (*POD.idle, *RULES) if _is_said(spec.get(name))]
+    if named:
+        yield f"{HERE}: {', '.join(named)}"
+    variables = [one for entry in entries for one in entry.get("env") or () if _is_kept_in_clusters(one)]
+    for name in dict.fromkeys(one["name"] for one in variables):
+        yield f"{shorten(name)} is that of your own environment: this machine has no Secrets and ConfigMaps"
+
+
+def _is_said(value: object) -> bool:
+    return value not in (None, "", [], {}, False)
+
+
+def _is_kept_in_clusters(variable: dict[str, Any]) -> bool:
+    return any(kind in KEPT_IN_CLUSTERS for kind in variable.get("valueFrom") or ())
 
 
 def _processes(entries: list[Any], where: str, identity: Identity, context: Context) -> tuple[Container, ...]:

@@ -14,6 +14,8 @@ from swell.manifests.demand import Demand, read_demand
 from swell.manifests.fields import describe, shorten, take_list, take_optional
 
 SCHEDULERS = ("", "swell", "default-scheduler")  # the last is what Kubernetes writes when nothing is said
+#: Of gangs, in whose place users of genai's manager and of Fluence put Swell: their manifests run as they are.
+REPLACED = ("scheduler-plugins-scheduler", "fluence")
 GATES = "keeps it from being placed until somebody takes the gate away; leave it out, or submit it and `swell hold` it"
 NODE_NAME = (
     "names the node, but Swell places the pods of a job, all of them together; write "
@@ -42,7 +44,7 @@ def read_whole_pod(spec: dict[str, Any], where: str) -> tuple[Container, tuple[s
 
 
 def _check_scheduler(value: object, where: str) -> None:
-    if value is not None and value not in SCHEDULERS:
+    if value is not None and value not in (*SCHEDULERS, *REPLACED):
         raise Rejected(
             f"{where} is {describe(value)}, but what is submitted here is placed by Swell; leave it out, or create it "
             "with kubectl for that scheduler"
@@ -57,6 +59,10 @@ def _words(container: dict[str, Any]) -> tuple[str, ...]:
 
 def _notes(spec: dict[str, Any], where: str, demand: Demand) -> list[str]:
     notes = []
+    if spec.get("schedulerName") in REPLACED:
+        notes.append(
+            f"{where}.schedulerName {spec['schedulerName']} has no effect: Swell places what is submitted to it"
+        )
     if demand.uncounted:
         names = shorten(", ".join(demand.uncounted))
         notes.append(

@@ -29,6 +29,9 @@ class Heard(Protocol):
     def gpu_utilizations(self) -> dict[NodeId, float]:
         """Of the GPUs of each, where it is measured."""
 
+    def unreadable_objects(self) -> dict[str, int]:
+        """How many of each kind are left out because they cannot be read."""
+
 
 class Present(Collector):
     """Gauges, and the sums that the accounts keep."""
@@ -48,6 +51,9 @@ class Present(Collector):
         yield from self._jobs()
         yield from self._machines(self._controller.snapshot)
         yield from self._usage()
+        unreadable = [((kind,), count) for kind, count in sorted(self._engine.unreadable_objects().items())]
+        text = "Objects of the cluster that are left out until they change."
+        yield _gauge("swell_unreadable_objects", text, ("kind",), unreadable)
 
     def _jobs(self) -> Iterator[Metric]:
         counts, waiting = self._store.counts(), self._store.waiting()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -37,10 +37,12 @@ class Node:
     devices: tuple[Device, ...] = ()
     is_reachable: bool = True  #: False: it keeps what it holds, and nothing new is sent there
     container_runtime: str = ""  #: the command that runs containers there; empty: none
+    unenforced: tuple[tuple[str, str], ...] = ()  #: what tasks are not kept to there (memory, pids, …), and why not
     labels: tuple[tuple[str, str], ...] | None = None  #: of a cluster's node; None: a machine of our own, without rules
     taints: tuple[Taint, ...] = ()  #: of a cluster's node
     is_cordoned: bool = False  #: of a cluster's node: it keeps what it holds, and nobody new is to go there
     tasks_max: int | None = None  #: how many tasks of ours it takes, were all of them there; None: no limit
+    lost: tuple[Device, ...] = ()  #: GPUs that have stopped to answer: nothing is sent there, and they may come back
 
     @cached_property
     def capacity(self) -> Resources:
@@ -68,3 +70,10 @@ class Node:
     def used_outside(self) -> tuple[DeviceId, ...]:
         """GPUs that processes outside Swell use."""
         return tuple(device.id for device in self.devices if device.outsiders_mib)
+
+
+def with_lost_gpus(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """As if every GPU answered; the same tuple where all do."""
+    if not any(node.lost for node in nodes):
+        return nodes
+    return tuple(replace(node, devices=(*node.devices, *node.lost), lost=()) for node in nodes)

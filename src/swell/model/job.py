@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from swell.model.launcher import Launcher
 from swell.model.numbered import Numbered
 from swell.model.placement import Rules
 from swell.model.quantity import IndexSet
@@ -13,6 +14,7 @@ from swell.model.resources import Resources
 
 JobId = int
 EXIT_YIELDED = 75  # the in-job library's way to say: checkpoint made, start me again (EX_TEMPFAIL)
+MAILTO = "mailto:"
 GRACE_S_DEFAULT = 30.0  # between SIGTERM and SIGKILL, as Kubernetes and Slurm have it
 
 
@@ -51,7 +53,14 @@ class ResizeMode(StrEnum):
 
     AT_CHECKPOINT = "at-checkpoint"  # when it has made its work durable; only where it reports checkpoints
     IMMEDIATE = "immediate"  # at any moment: it resumes by itself, and its restart is cheap
+    EITHER = "either"  # at its checkpoints once it has reported one, until then at any moment: it resumes by itself
     NEVER = "never"
+
+    def of(self, *, has_checkpoint: bool) -> ResizeMode:
+        """What it is for a job that has reported a checkpoint, or has not."""
+        if self is not ResizeMode.EITHER:
+            return self
+        return ResizeMode.AT_CHECKPOINT if has_checkpoint else ResizeMode.IMMEDIATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +75,21 @@ class After:
 class Notify:
     """Who is told when the job has ended."""
 
-    to: tuple[str, ...]  #: a command's words, or one http(s) address
+    to: tuple[str, ...]  #: a command's words, or one http(s) address, or mailto: and one recipient
     only_on_error: bool = False
 
     @property
     def is_address(self) -> bool:
         return len(self.to) == 1 and self.to[0].startswith(("http://", "https://"))
+
+    @property
+    def is_mail(self) -> bool:
+        return len(self.to) == 1 and self.to[0].startswith(MAILTO)
+
+    @property
+    def recipient(self) -> str:
+        """Of an e-mail."""
+        return self.to[0].removeprefix(MAILTO)
 
 
 class Overrun(StrEnum):
@@ -177,6 +195,7 @@ class JobSpec:
     pod_group: str | None = None  #: the name of a group of pods that start together; None: nobody named one
     notes: tuple[str, ...] = ()  #: what the manifest asks for without effect, in words
     kind: str = ""  #: of the object it was written as: Pod, PyTorchJob …; empty: in our own notation
+    launcher: Launcher | None = None  #: starts its command once for each GPU of a task; None: it is started once
 
     @property
     def tasks_total(self) -> int:
@@ -223,6 +242,7 @@ class JobSpec:
             "pod_group": self.pod_group,
             "notes": list(self.notes),
             "kind": self.kind,
+            "launcher": None if self.launcher is None else str(self.launcher),
         }
 
     @classmethod
@@ -242,6 +262,7 @@ class JobSpec:
                 "on_overrun": Overrun(document.get("on_overrun", Overrun.WARN)),
                 "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
                 "notes": tuple(document.get("notes", ())),
+                "launcher": None if document.get("launcher") is None else Launcher(document["launcher"]),
             }
         )
 

@@ -11,6 +11,7 @@ from typing import Any
 from swell.model.cluster import Device, DeviceId, Node, NodeId
 from swell.model.job import AttemptId, Container, IdlePolicy, parse_container
 from swell.model.numbered import Numbered
+from swell.model.task_environment import Ranks
 from swell.model.training import Report
 
 
@@ -21,6 +22,8 @@ class Lane:
     number: int
     devices: tuple[DeviceId, ...]
     role: int = 0
+    memory_mib: int = 0  #: at most; 0: the job named none
+    cpus_milli: int = 0  #: its share when all want more than there is; 0: as one CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Launch:
     idle: IdlePolicy | None = None  #: None: its GPUs may idle
     container: Container | None = None  #: None: plain processes
     is_stopping: bool = False
+    ranks: Ranks = Ranks.TASKS
     # For objects of a cluster; workers are not told. Not compared: the attempt has only one width and manifest.
     width: int = field(default=0, compare=False)  #: of the attempt; 0: not told
     is_elastic: bool = field(default=False, compare=False)  #: may it be resized, so that it must be able to report?
@@ -86,6 +90,8 @@ class Launch:
         roles = [{**asdict(role), "env": dict(role.env)} for role in self.roles]
         own = {"attempt": str(self.attempt), "env": dict(self.env), "own": dict(self.own), "roles": roles}
         fields = {name: value for name, value in asdict(self).items() if name not in OF_OBJECTS}
+        if self.ranks is Ranks.TASKS:  # a worker of before knows no others
+            del fields["ranks"]
         return {**fields, **own}
 
     @classmethod
@@ -97,14 +103,23 @@ class Launch:
                 "roles": tuple(_parse_role(role) for role in document["roles"]),
                 "env": tuple(sorted(document["env"].items())),
                 "own": tuple(sorted(document["own"].items())),
-                "lanes": tuple(
-                    Lane(lane["number"], tuple(lane["devices"]), lane["role"]) for lane in document["lanes"]
-                ),
+                "lanes": tuple(_parse_lane(lane) for lane in document["lanes"]),
                 "nodes": tuple(document["nodes"]),
+                "ranks": _parse_ranks(document),
                 "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
                 "container": parse_container(document.get("container")),
             }
         )
+
+
+def _parse_ranks(document: dict[str, Any]) -> Ranks:
+    """A server of before does not say."""
+    return Ranks(document.get("ranks", Ranks.ALONE if document["is_array"] else Ranks.TASKS))
+
+
+def _parse_lane(document: dict[str, Any]) -> Lane:
+    limits = document.get("memory_mib", 0), document.get("cpus_milli", 0)  # a server of before names none
+    return Lane(document["number"], tuple(document["devices"]), document["role"], *limits)
 
 
 def _parse_role(document: dict[str, Any]) -> LaunchRole:
@@ -126,6 +141,7 @@ class TaskSeen:
     exit_code: int | None = None  #: None: alive, or nobody recorded it
     cause: str = ""  #: why it ended, where the code does not tell: see the CAUSE_ constants
     problem: str = ""  #: in words, of whoever refused or ended it; of a deleted object its kind and name
+    used_mib: int | None = None  #: memory that it had when it was ended for that; None: it was not, or nobody knows
 
     @property
     def has_run(self) -> bool:
@@ -138,7 +154,7 @@ CAUSE_STOPPED = "stopped"  # we were asked to stop it
 CAUSE_REBOOT = "machine-restarted"
 CAUSE_START = "start-failed"
 CAUSE_KEEPER = "keeper-lost"
-CAUSE_MEMORY = "out-of-memory"  # its container was killed for using more memory than its limit
+CAUSE_MEMORY = "out-of-memory"  # it was killed for using more memory than its limit
 CAUSE_IMAGE = "image"  # its image cannot be pulled or started
 CAUSE_EVICTED = "evicted"  # its node needed the room, or is being emptied
 CAUSE_NODE_LOST = "node-lost"  # its node is gone, or not ready
@@ -197,12 +213,14 @@ def task_document(task: TaskSeen) -> list[Any]:
         task.exit_code,
         task.cause,
         task.problem,
+        task.used_mib,
     ]
 
 
 def parse_task(document: list[Any], node: NodeId) -> TaskSeen:
-    attempt, index, lane, started_at, ended_at, exit_code, cause, problem = document
-    return TaskSeen(AttemptId.parse(attempt), index, node, lane, started_at, ended_at, exit_code, cause, problem)
+    attempt, *fields = document  # a worker of before says nothing of memory
+    index, lane, *rest = fields
+    return TaskSeen(AttemptId.parse(attempt), index, node, lane, *rest)
 
 
 def run_document(run: RunSeen) -> dict[str, Any]:
@@ -239,6 +257,15 @@ def node_document(node: Node) -> dict[str, Any]:
 
 
 def parse_node(document: dict[str, Any]) -> Node:
-    devices = tuple(Device(**device) for device in document["devices"])
-    runtime = document.get("container_runtime", "")  # a worker of before does not say
-    return Node(document["id"], document["cpus_milli"], document["memory_mib"], devices, container_runtime=runtime)
+    devices, lost = (tuple(Device(**one) for one in document.get(field, ())) for field in ("devices", "lost"))
+    runtime = document.get("container_runtime", "")  # a worker of before says neither this nor what is lost
+    unenforced = tuple((what, why) for what, why in document.get("unenforced", ()))  # nor this
+    return Node(
+        document["id"],
+        document["cpus_milli"],
+        document["memory_mib"],
+        devices,
+        container_runtime=runtime,
+        lost=lost,
+        unenforced=unenforced,
+    )

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from swell.model.cluster import DeviceId, Node, NodeId
+from swell.model.diskuse import DiskUse
 from swell.model.job import Dimension, JobId, JobState, ResizeMode
 from swell.model.placement import Rules
 from swell.model.profile import Training
@@ -121,6 +122,11 @@ class JobView:
         object.__setattr__(self, "sums", _sums(places) if places else ())
 
     @property
+    def has_begun(self) -> bool:
+        """It holds room, or has run before and goes on; not one that somebody has requeued after its end."""
+        return bool(self.slots) or self.used_s > 0
+
+    @property
     def left_s(self) -> float | None:
         """What is left of its time limit, were it started now; None: endless."""
         return None if self.shape.time_limit_s is None else max(0.0, self.shape.time_limit_s - self.used_s)
@@ -140,10 +146,16 @@ class Standing:
     used_gpu_s: float = 0.0  #: lately; fades
     gpus_max: int | None = None  #: at once; None: no limit
     running_max: int | None = None  #: jobs at once; None: no limit
+    disk: DiskUse | None = None  #: logs and checkpoints; None: no limit
 
     @property
     def is_limited(self) -> bool:
-        return self.gpus_max is not None or self.running_max is not None
+        return self.gpus_max is not None or self.running_max is not None or self.has_no_disk_left
+
+    @property
+    def has_no_disk_left(self) -> bool:
+        """No job of theirs begins; what has begun goes on, also after it gave its room to somebody for a while."""
+        return self.disk is not None and self.disk.is_over
 
 
 @dataclass(frozen=True)

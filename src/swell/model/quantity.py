@@ -14,6 +14,15 @@ class BadQuantity(ValueError):
     """A value that cannot be read; the message is for the user."""
 
 
+SHOWN_MAX = 80  # a line of a terminal
+
+
+def shown(text: object) -> str:
+    """What a message repeats of somebody's text."""
+    raw = str(text).strip()
+    return repr(raw if len(raw) <= SHOWN_MAX else raw[: SHOWN_MAX - 1] + "…")
+
+
 MEMORY_UNITS_MIB = {
     "K": Decimal(1000) / (1024 * 1024),
     "M": Decimal(1000**2) / (1024 * 1024),
@@ -24,6 +33,7 @@ MEMORY_UNITS_MIB = {
     "GI": Decimal(1024),
     "TI": Decimal(1024 * 1024),
 }
+NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 DURATION_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 ARRAY_TASKS_MAX = 1_000_000  # above this one row per task in the store stops being a good idea
 COUNT_MAX = 100_000  # tasks or GPUs of one job; larger is a slip of the keyboard
@@ -58,9 +68,26 @@ def parse_memory(text: object) -> int:
 
 
 def parse_duration(text: object) -> float:
-    """'90', '90s', '2h', '1h30m', '1-12:00:00' (Slurm's days-hours) → seconds."""
+    """'90s', '2h', '1h30m', '1:30:00', '1-12:00:00' → seconds. A number without a unit is refused: 30 what?"""
+    return _duration(text, bare_s=None)
+
+
+def parse_time_limit(text: object) -> float:
+    """As `parse_duration`; a number without a unit is minutes, as Slurm reads its --time."""
+    return _duration(text, bare_s=60)
+
+
+def parse_seconds(text: object) -> float:
+    """As `parse_duration`; a number without a unit is seconds, as in Kubernetes' fields and in `timeout 90`."""
+    return _duration(text, bare_s=1)
+
+
+def _duration(text: object, *, bare_s: int | None) -> float:
     raw = str(text).strip()
-    seconds = _clock(raw) if ":" in raw else _units(raw)
+    is_bare = re.fullmatch(NUMBER, raw) is not None
+    if is_bare and bare_s is None:
+        raise BadQuantity(f"{raw!r} has no unit; write 90s, 30m, 2h or 7d")
+    seconds = float(raw) * (bare_s or 1) if is_bare else _clock(raw) if "-" in raw or ":" in raw else _units(raw)
     if seconds is None or seconds <= 0:
         raise BadQuantity(f"{raw!r} is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00")
     if seconds > DURATION_S_MAX:
@@ -69,22 +96,30 @@ def parse_duration(text: object) -> float:
 
 
 def _units(raw: str) -> float | None:
-    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", raw):
-        return float(raw)
-    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", raw)
+    parts = re.findall(rf"({NUMBER})([smhdw])", raw)
     if not parts or "".join(number + unit for number, unit in parts) != raw:
         return None
     return sum(float(number) * DURATION_UNITS_S[unit] for number, unit in parts)
 
 
 def _clock(raw: str) -> float | None:
-    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d{1,2})(?::(\d{1,2}))?", raw)
+    """Slurm's forms: MM:SS, HH:MM:SS, D-HH, D-HH:MM and D-HH:MM:SS."""
+    match = re.fullmatch(r"(?:([0-9]{1,9})-)?([0-9]{1,9})(?::([0-9]{1,2}))?(?::([0-9]{1,2}))?", raw)
     if match is None:
         return None
     days, first, second, third = (int(part) if part is not None else None for part in match.groups())
-    if third is None and days is None:  # MM:SS as Slurm reads it
+    if third is None and days is None:
         return float((first or 0) * 60 + (second or 0))
     return float((days or 0) * 86400 + (first or 0) * 3600 + (second or 0) * 60 + (third or 0))
+
+
+def duration_text(seconds: float) -> str:
+    """5400 → '1h30m', so that who reads it can write it again."""
+    left, parts = seconds, []
+    for unit in ("d", "h", "m"):
+        count, left = divmod(left, DURATION_UNITS_S[unit])
+        parts += [f"{count:g}{unit}"] if count else []
+    return "".join([*parts, f"{left:g}s"] if left or not parts else parts)
 
 
 def parse_range(text: object) -> tuple[int, int]:

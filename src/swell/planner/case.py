@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from swell.model.plan import JobView, Snapshot, Verdict
 from swell.model.reason import Evidence
-from swell.model.resources import NOTHING, Resources
+from swell.model.resources import NOTHING, Resources, gpus_of
 from swell.planner.asking import Asking
 from swell.planner.facts import Facts, facts
 from swell.planner.fit import Groups
@@ -45,6 +45,11 @@ class Case:
             return f"{at_least}{self.task}"
         roles = " and ".join(f"{tasks(count)} of {resources}" for resources, count in self.groups)
         return f"{at_least}{roles}, all at once"
+
+    @property
+    def gpus(self) -> float:
+        """Of all its tasks together; a share counts as the part of a GPU that it is."""
+        return sum(count * gpus_of(resources, self.snapshot.card_mib) for resources, count in self.groups)
 
     @property
     def is_one_machine(self) -> bool:

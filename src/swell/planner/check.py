@@ -223,6 +223,11 @@ def _check_limits(snapshot: Snapshot, holds: dict[JobId, tuple[Slot, ...]], user
     card_mib = max([1, *(device.memory_mib for node in snapshot.nodes for device in node.devices)])
     for user in users & snapshot.users.keys():
         limit = snapshot.users[user]
+        begins = any(
+            not job.slots and not job.used_s and holds.get(job.id) for job in snapshot.jobs if job.user == user
+        )
+        is_full = limit.disk is not None and limit.disk.bytes > limit.disk.bytes_max
+        _require(not (begins and is_full), f"{user} has more on the disk than they may, and a job of theirs begins")
         mine = [slots for job, slots in holds.items() if snapshot.jobs_by_id[job].user == user and slots]
         sizes = [slot.resources for slots in mine for slot in slots]
         gpus = sum(one.gpus or one.gpu_memory_mib / card_mib for one in sizes)

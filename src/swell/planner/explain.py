@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from swell.model.diskuse import MIB, DiskUse
 from swell.model.job import JobId, JobState
 from swell.model.plan import ENDLESS, JobView, Snapshot, Standing, Verdict
 from swell.model.reason import Code, Evidence, Reason
-from swell.model.resources import gpus_of
 from swell.planner.allow import counted
 from swell.planner.asking import asking
 from swell.planner.case import NAMES_SHOWN_MAX, Case, nearest
 from swell.planner.clusterquota import advice
-from swell.planner.unsuitable import cannot_run_here, no_suitable_node
+from swell.planner.unsuitable import cannot_run_here, find_over_limit, no_suitable_node
 
 NOT_YET_PLANNED = Reason(
     Code.NOT_YET_PLANNED, "it was accepted a moment ago and is looked at next", {}, "nothing to do"
@@ -107,20 +107,28 @@ def _user_limit(case: Case) -> Reason:
     user, standing = case.job.user, case.snapshot.users.get(case.job.user, Standing())
     mine = [job for job in case.snapshot.holding if job.user == user]
     gpus = case.snapshot.gpus_held(user)
-    wants = sum(count * gpus_of(resources, case.snapshot.card_mib) for resources, count in case.groups)
     evidence: Evidence = {"user": user, "gpus": gpus, "gpus_max": standing.gpus_max}
     evidence |= {"running": len(mine), "running_max": standing.running_max}
-    if standing.gpus_max is not None and wants > standing.gpus_max:
-        message = f"it wants {case.wants}, but {user} may hold at most {standing.gpus_max} GPUs; waiting will not help"
-        following = f"submit it again with {case.asking.fewer_gpus(standing.gpus_max)}"
-        return Reason(Code.USER_LIMIT, message, evidence, following)
+    over = find_over_limit(case)
+    if over is not None:
+        message = f"{over.problem}; waiting will not help"
+        return Reason(Code.USER_LIMIT, message, evidence, f"submit it again with {over.lower}")
+    if standing.disk is not None and standing.disk.is_over and not case.job.has_begun:
+        return _no_disk_left(user, standing.disk)
     held = [f"{gpus:g} of at most {standing.gpus_max} GPUs"] if standing.gpus_max is not None else []
     held += [f"{len(mine)} of at most {standing.running_max} running jobs"] if standing.running_max is not None else []
     message = f"it wants {case.wants}; {user} holds {' and '.join(held)}"
-    has_gpus = standing.gpus_max is None or gpus + wants <= standing.gpus_max
+    has_gpus = standing.gpus_max is None or gpus + case.gpus <= standing.gpus_max
     if has_gpus and (standing.running_max is None or len(mine) < standing.running_max):
         message += ", and the rest is kept for those that wait before it"
     return Reason(Code.USER_LIMIT, message, evidence, "nothing to do: it starts when one of your jobs has ended")
+
+
+def _no_disk_left(user: str, disk: DiskUse) -> Reason:
+    evidence: Evidence = {"user": user, "disk_mib": round(disk.bytes / MIB, 1), "disk_mib_max": disk.bytes_max // MIB}
+    evidence |= {"largest": [job for job, _ in disk.largest]}
+    message = f"{user} has {disk.in_words}; no further job of theirs starts"
+    return Reason(Code.USER_LIMIT, message, evidence, f"{disk.advice}; it starts some seconds later")
 
 
 def _over_estimate(case: Case) -> Reason:
@@ -150,9 +158,18 @@ def _fair_share(case: Case) -> Reason:
 
 def _unreachable(case: Case) -> Reason:
     lost = sorted(node.id for node in case.snapshot.nodes if not node.is_reachable)
+    if not lost:
+        return _lost_gpus(case)
     message = f"it wants {case.wants}, which only fits where no worker answers: {', '.join(lost)}"
     following = "bring that worker back; see worker.log"
     return Reason(Code.WORKER_UNREACHABLE, message, {"unreachable_nodes": lost}, following)
+
+
+def _lost_gpus(case: Case) -> Reason:
+    lost = sorted(device.id for node in case.snapshot.nodes for device in node.lost)
+    message = f"it wants {case.wants}, which only fits with GPUs that have stopped to answer: {', '.join(lost)}"
+    following = "see what is wrong with them (nvidia-smi, dmesg); it starts when they answer again"
+    return Reason(Code.WORKER_UNREACHABLE, message, {"lost_gpus": lost}, following)
 
 
 def _not_ready(case: Case) -> Reason:

@@ -31,6 +31,7 @@ HEADROOM = 0.8  # prices are worked out as if only this part of the units were t
 SHRINK_LASTS_S, GROW_LASTS_S = 300.0, 600.0  # how long a change of width is expected to last, in busy times
 GAIN_MIN = 0.02  # a change that gains less is noise of measurement, however cheap the restart
 KEPT_MIN = 0.001  # however dear a change is: one that must shrink anyway keeps as much width as there is
+UNTOLD_RESTARTS = 4.0  # a job that resumes by itself and tells nobody from where loses as much as so many restarts take
 PREEMPT_AFTER_RESTARTS = 4.0  # a job is not preempted before it has run for this many restarts: no live-lock
 
 
@@ -68,7 +69,8 @@ def lost_s(job: JobView, now: float) -> float:
     if job.mode is not ResizeMode.IMMEDIATE or job.started_at is None:
         return 0.0
     durable_at = None if job.training is None else job.training.checkpoint_at
-    return max(0.0, now - max(durable_at or 0.0, job.started_at))
+    since_s = max(0.0, now - max(durable_at or 0.0, job.started_at))
+    return since_s if durable_at is not None else min(since_s, UNTOLD_RESTARTS * restart_s(job))
 
 
 def contender(job: JobView, unit: int, now: float, quiet: float) -> Contender:

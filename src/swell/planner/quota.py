@@ -43,6 +43,8 @@ class Sheet:
         standing = self._users.get(job.user)
         if standing is None:
             return True
+        if standing.has_no_disk_left and not job.has_begun:
+            return False
         if standing.running_max is not None and self._jobs[job.user] >= standing.running_max:
             return False
         if standing.gpus_max is None:

@@ -66,7 +66,8 @@ def _image_unavailable(evidence: Evidence, _: Asking) -> tuple[str, str]:
 
 def _out_of_memory(evidence: Evidence, words: Asking) -> tuple[str, str]:
     limit = "it may" if evidence.get("memory_mib") is None else f"its limit of {_number(evidence, 'memory_mib')} MiB"
-    message = f"task {evidence.get('rank')} was killed because it used more memory than {limit}"
+    had = f", having {_number(evidence, 'used_mib')} MiB" if "used_mib" in evidence else ""
+    message = f"task {evidence.get('rank')} was killed because it used more memory than {limit}{had}"
     where = f"swell logs --rank {evidence.get('rank')} {evidence.get('job')}"
     return message, f"give it more memory ({words.more_memory}), or see what it did: {where}"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from swell.model.cluster import GPU_MEMORY_LABEL
+from swell.model.cluster import GPU_MEMORY_LABEL, with_lost_gpus
 from swell.model.placement import Company
+from swell.model.plan import Standing
 from swell.model.reason import Code, Evidence, Reason
 from swell.model.resources import Resources
 from swell.planner.allow import counted
@@ -14,18 +15,54 @@ from swell.planner.facts import forbidden_nodes, offered
 from swell.planner.room import Room
 
 
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """What is wanted beside what there is, in words."""
+
+    problem: str  #: "it wants …, but this machine has …"
+    lower: str  #: what could be asked for instead
+
+
+def find_misfit(case: Case) -> Misfit | None:
+    """Of a job that is too large for everything there is; None: nobody knows how much memory the GPUs have."""
+    if _of_unknown_memory(case):
+        return None
+    problem, lower = _too_large(case, _largest(case)) or _too_many(case)
+    return Misfit(f"it wants {case.wants}, but {problem}", lower)
+
+
+def find_over_limit(case: Case) -> Misfit | None:
+    """Of a job that wants more than its user may ever hold; None: it may have that."""
+    user = case.job.user
+    gpus_max = case.snapshot.users.get(user, Standing()).gpus_max
+    if gpus_max is None or case.gpus <= gpus_max:
+        return None
+    return Misfit(
+        f"it wants {case.wants}, but {user} may hold at most {gpus_max} GPUs", case.asking.fewer_gpus(gpus_max)
+    )
+
+
 def cannot_run_here(case: Case) -> Reason:
-    room = Room.of(case.snapshot.nodes)
-    largest = nearest((offered(room, node) for node in room.nodes), case.task)
+    largest = _largest(case)
     evidence = case.evidence()
     evidence |= {"largest_node_cpus": largest.cpus_milli / 1000, "largest_node_gpus": largest.gpus}
     evidence |= {"largest_node_memory_mib": largest.memory_mib}
-    if unknown := _of_unknown_memory(case):
-        return _memory_not_known(case, unknown, evidence)
-    problem, lower = _too_large(case, largest) or _too_many(case)
-    message = f"it wants {case.wants}, but {problem}; waiting will not help"
-    following = f"cancel it and submit it again with {lower}, or add a machine"
+    misfit = find_misfit(case)
+    if misfit is None:
+        return _memory_not_known(case, _of_unknown_memory(case), evidence)
+    message = f"{misfit.problem}; waiting will not help"
+    following = f"cancel it and submit it again with {misfit.lower}, or add a machine"
     return Reason(Code.CANNOT_RUN_HERE, message, evidence, following)
+
+
+def _largest(case: Case) -> Resources:
+    """What the node has that comes nearest to holding a task, were nobody else there."""
+    room = _empty(case)
+    return nearest((offered(room, node) for node in room.nodes), case.task)
+
+
+def _empty(case: Case) -> Room:
+    return Room.of(with_lost_gpus(case.snapshot.nodes))
 
 
 def _of_unknown_memory(case: Case) -> list[str]:
@@ -66,7 +103,7 @@ def _too_many(case: Case) -> tuple[str, str]:
     where = "on this machine" if case.is_one_machine else "on all nodes together"
     if len(case.groups) > 1:
         return f"they do not all fit {where}", "fewer or smaller tasks"
-    room = Room.of(case.snapshot.nodes)
+    room = _empty(case)
     fitting = sum(room.copies(node, case.task) for node in room.nodes)
     return f"only {tasks(fitting)} fit{'s' if fitting == 1 else ''} {where}", case.asking.fewer(fitting)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from swell.model.cluster import NodeId
+from swell.model.cluster import NodeId, with_lost_gpus
 from swell.model.job import JobId, JobState
 from swell.model.plan import JobView, Places, Slot, Snapshot, Verdict, taken
 from swell.model.reason import Code
@@ -36,8 +36,9 @@ class Walk:
         reached = answering(snapshot.nodes)
         held = held_gpus(snapshot)
         foreign = foreign_gpus(snapshot, held)
-        self.empty = Room.of(snapshot.nodes)  # the whole cluster, were nobody else there
-        self.reachable = self.empty if reached is snapshot.nodes else Room.of(reached)  # and the part that answers
+        every = with_lost_gpus(snapshot.nodes)
+        self.empty = Room.of(every)  # the whole cluster, were nobody else there
+        self.reachable = self.empty if reached is every else Room.of(reached)  # and the part that answers
         self.free = Room.of(reached, foreign=foreign)  # what nobody holds at this moment
         self.free.hold(snapshot.holding)
         self.line = self.free.copy()  # what those ahead leave over once arrays behind have given way

@@ -8,6 +8,7 @@ it makes no decision. One thread writes, and commits once for everybody who wait
 from swell.store.doors import DoorRecord
 from swell.store.records import AttemptRecord, EventRecord, JobRecord, NewJob, Outline, TaskRecord
 from swell.store.store import Changes, Store, no_job, open_store
+from swell.store.tokens import TokenRecord
 
 __all__ = [
     "AttemptRecord",
@@ -19,6 +20,7 @@ __all__ = [
     "Outline",
     "Store",
     "TaskRecord",
+    "TokenRecord",
     "no_job",
     "open_store",
 ]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy import Connection, bindparam, insert, select
 
-from swell.errors import Conflict, TooMany
+from swell.errors import Conflict
 from swell.model.job import JobId, JobSpec, JobState
+from swell.model.quota import NO_QUOTA, Quota
 from swell.model.reason import Code
 from swell.store import tables
-from swell.store.kept import keep
+from swell.store.kept import Kept, keep
+from swell.store.quotas import refuse_too_much
 from swell.store.records import EventRecord, JobRecord, NewJob, event_row, job_record
 
 # On the way of every submission; building a statement costs more than running it.
@@ -22,6 +25,7 @@ INSERT_KEY = insert(tables.idempotency)
 SELECT_KEY = select(tables.idempotency).where(tables.idempotency.c.key == bindparam("asked"))
 ABSENT = ("started_at", "ended_at", "exit_code", "cancel_requested_by", "cancel_grace_s")
 KEYS_PER_READ = 500
+NO_MANIFEST = Kept("", 0)
 
 
 def accept(
@@ -30,16 +34,14 @@ def accept(
     key: str | None,
     digest: str,
     origin: str,
-    queued_max: int | None,
+    quota: Quota,
     now: float,
 ) -> list[JobRecord]:
     if key is not None:
         earlier = _replay(connection, key, digest)
         if earlier is not None:
             return earlier
-    if queued_max is not None:
-        _refuse_too_many(connection, jobs, queued_max)
-    records = _insert(connection, jobs, origin, now)
+    records = _insert(connection, jobs, origin, now, quota)
     if key is not None:
         ids = json.dumps([record.id for record in records])
         connection.execute(INSERT_KEY, {"key": key, "digest": digest, "job_ids": ids, "at": now})
@@ -61,26 +63,37 @@ def write_events(connection: Connection, events: Sequence[EventRecord], now: flo
         connection.execute(INSERT_EVENT, [event_row(record, now) for record in events])
 
 
-def _insert(connection: Connection, jobs: Sequence[NewJob], origin: str, now: float) -> list[JobRecord]:
+def _insert(
+    connection: Connection, jobs: Sequence[NewJob], origin: str, now: float, quota: Quota = NO_QUOTA
+) -> list[JobRecord]:
     if not jobs:
         return []
     environments = keep(connection, tables.environment, [job.environment for job in jobs])
+    shared_by = Counter(environments)
     given = [job.manifest for job in jobs if job.manifest is not None]
     manifests = iter(keep(connection, tables.manifest, given))
     rows = [
-        _row(job, environment, "" if job.manifest is None else next(manifests), now)
+        _row(job, environment, NO_MANIFEST if job.manifest is None else next(manifests), now, shared_by[environment])
         for job, environment in zip(jobs, environments, strict=True)
     ]
+    refuse_too_much(connection, jobs[0].owner, rows, quota)
     ids = connection.execute(INSERT_JOBS, rows).scalars().all()
     records = [_record(row, job, new.spec) for row, job, new in zip(rows, ids, jobs, strict=True)]
     events = [
-        EventRecord("Submitted", record.id, record.owner, {"name": record.name}, origin=origin) for record in records
+        EventRecord("Submitted", record.id, record.owner, _submitted(record), origin=origin) for record in records
     ]
     write_events(connection, events, now)
     return records
 
 
-def _row(new: NewJob, environment: str, manifest: str, now: float) -> dict[str, Any]:
+def _submitted(record: JobRecord) -> dict[str, Any]:
+    notes = {"notes": list(record.spec.notes)} if record.spec.notes else {}
+    return {"name": record.name, **notes}
+
+
+def _row(new: NewJob, environment: Kept, manifest: Kept, now: float, shared_by: int) -> dict[str, Any]:
+    """`shared_by`: so many jobs of one submission have that environment, and each counts its part of it."""
+    spec = json.dumps(new.spec.to_document())
     return {
         "version": 1,
         "name": new.spec.name,
@@ -90,9 +103,9 @@ def _row(new: NewJob, environment: str, manifest: str, now: float) -> dict[str, 
         "reason_code": str(Code.NOT_YET_PLANNED),
         "reason_evidence": "{}",
         "priority": new.spec.priority,
-        "spec": json.dumps(new.spec.to_document()),
-        "environment": environment,
-        "manifest": manifest,
+        "spec": spec,
+        "environment": environment.hash,
+        "manifest": manifest.hash,
         "submitted_at": now,
         "attempts": 0,
         "width": 0,
@@ -104,6 +117,7 @@ def _row(new: NewJob, environment: str, manifest: str, now: float) -> dict[str, 
         "tasks_failed": 0,
         "nodes": "[]",
         "held_by": new.owner if new.spec.is_held else None,
+        "stored_bytes": len(spec) + environment.size // shared_by + manifest.size,
     }
 
 
@@ -141,16 +155,3 @@ def _earlier(connection: Connection, keys: Sequence[str]) -> dict[str, JobRecord
             rows = connection.execute(select(tables.job).where(tables.job.c.id.in_(used))).all()
             found |= {used[row.id]: job_record(row) for row in rows}
     return found
-
-
-def _refuse_too_many(connection: Connection, jobs: Sequence[NewJob], queued_max: int) -> None:
-    owner = jobs[0].owner
-    waits = tables.job.c.state.in_([str(JobState.QUEUED), str(JobState.HELD)])
-    stays = tables.job.c.cancel_requested_by.is_(None)  # who makes room need not wait for the next cycle
-    counted = select(func.count()).select_from(tables.job).where(waits & stays & (tables.job.c.owner == owner))
-    waiting = connection.execute(counted).scalar_one()
-    if waiting + len(jobs) > queued_max:
-        raise TooMany(
-            f"{owner!r} may have {queued_max} jobs waiting and has {waiting}, so {len(jobs)} more cannot be taken; "
-            "wait until some have started, cancel some, or submit an array, which counts as one job"
-        )

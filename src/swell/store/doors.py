@@ -19,6 +19,7 @@ Document = dict[str, Any]
 Change = Callable[[Document | None], Document | None]
 
 FOREIGN_MAX = 10_000  # records of one owner; a client that adds without end must stop somewhere
+FOREIGN_BYTES_MAX = 16 * 1024 * 1024  # of one owner's records together: lists of them are read whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,12 @@ class DoorStore:
         of_owner = select(tables.foreign).where(tables.foreign.c.owner == owner).order_by(tables.foreign.c.name)
         return {row.name: json.loads(row.document) for row in self._rows(of_owner)}
 
+    def foreign_one(self, owner: str, name: str) -> Document | None:
+        """None: there is none of that name."""
+        is_it = (tables.foreign.c.owner == owner) & (tables.foreign.c.name == name)
+        rows = self._rows(select(tables.foreign.c.document).where(is_it))
+        return json.loads(rows[0][0]) if rows else None
+
     def change_foreign(self, owner: str, name: str, change: Change, event: EventRecord) -> Future[Document | None]:
         """What is there (None: nothing) becomes what `change` makes of it (None: nothing); it may refuse by raising.
 
@@ -80,16 +87,22 @@ def _change(connection: Connection, owner: str, name: str, change: Change) -> tu
     found = connection.execute(select(tables.foreign.c.document).where(is_it)).first()
     before = None if found is None else json.loads(found[0])
     after = change(before)
-    if before is None and after is not None:
-        _refuse_too_many(connection, owner)
     connection.execute(delete(tables.foreign).where(is_it))
     if after is not None:
         row = {"owner": owner, "name": name, "document": json.dumps(after)}
+        _refuse_too_much(connection, owner, len(row["document"]))
         connection.execute(insert(tables.foreign), row)
     return before, after
 
 
-def _refuse_too_many(connection: Connection, owner: str) -> None:
-    counted = select(func.count()).select_from(tables.foreign).where(tables.foreign.c.owner == owner)
-    if connection.execute(counted).scalar_one() >= FOREIGN_MAX:
+def _refuse_too_much(connection: Connection, owner: str, more: int) -> None:
+    size = func.coalesce(func.sum(func.length(tables.foreign.c.document)), 0)
+    counted = select(func.count(), size).where(tables.foreign.c.owner == owner)
+    count, there = connection.execute(counted).one()
+    if count >= FOREIGN_MAX:
         raise Conflict(f"{FOREIGN_MAX} records are kept for {owner} already; delete some first: DELETE /delete_job")
+    if there + more > FOREIGN_BYTES_MAX:
+        raise Conflict(
+            f"records of {there} bytes are kept for {owner} already, of at most {FOREIGN_BYTES_MAX}; "
+            "delete some first: DELETE /delete_job"
+        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Table, delete, select
@@ -22,14 +23,22 @@ KEEP = {
 }
 
 
-def keep(connection: Connection, table: Table, documents: Sequence[dict[str, Any]]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One of them."""
+
+    hash: str
+    size: int  #: in bytes
+
+
+def keep(connection: Connection, table: Table, documents: Sequence[dict[str, Any]]) -> list[Kept]:
     """Their hashes, whatever the order they were written in."""
     bodies = [json.dumps(document, sort_keys=True) for document in documents]
     digests = [hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest() for body in bodies]
     rows = [{"hash": digest, "body": body} for digest, body in dict(zip(digests, bodies, strict=True)).items()]
     if rows:
         connection.execute(KEEP[connection.dialect.name, table], rows)
-    return digests
+    return [Kept(digest, len(body)) for digest, body in zip(digests, bodies, strict=True)]
 
 
 def read_kept(connection: Connection, table: Table, digest: str) -> dict[str, Any]:

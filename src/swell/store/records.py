@@ -78,6 +78,7 @@ class JobRecord:
     manifest: str = ""  #: hash of what its object is made from; empty: it is none
     unplaced: int = 0  #: attempts in a row that could not be placed
     problem: str = ""  #: why not, in the words of who refused
+    stored_bytes: int = 0  #: its share of what its submission brought
     given: JobSpec | None = field(default=None, compare=False, repr=False)  #: what it was made from; None: it was read
 
     @property

@@ -27,10 +27,11 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import DatabaseError
 
 from swell.errors import NotFound, Unavailable
-from swell.model.job import ENDED, JobId, JobState
+from swell.model.job import ENDED, AttemptId, JobId, JobState
+from swell.model.quota import NO_QUOTA, Quota
 from swell.model.usage import Account, DayOfUse, Used
 from swell.store import tables
-from swell.store.accepting import accept, accept_each, write_events
+from swell.store.accepting import SELECT_KEY, accept, accept_each, write_events
 from swell.store.disk import disk_trouble
 from swell.store.doors import DoorStore
 from swell.store.kept import drop_unused, read_kept
@@ -51,6 +52,7 @@ from swell.store.records import (
     task_record,
     task_row,
 )
+from swell.store.tokens import TokenStore
 from swell.store.upsert import upsert
 from swell.store.usage import add_usage, read_accounts, read_totals, read_usage, write_accounts
 from swell.store.writer import Writer
@@ -94,6 +96,7 @@ class Store:
         self._writer = Writer(writing, self._tell)
         self.id = self._writer.submit(_identity).result()
         self.doors = DoorStore(self._writer.submit, self._rows, clock)
+        self.tokens = TokenStore(self._writer.submit, self._rows, clock)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Called after every commit, from the writer's thread; it must not block."""
@@ -116,14 +119,14 @@ class Store:
         key: str | None = None,
         digest: str = "",
         origin: str = "",
-        queued_max: int | None = None,
+        quota: Quota = NO_QUOTA,
     ) -> Future[list[JobRecord]]:
         """Durable before the future is done. The same key again answers with the jobs of the first time.
 
-        All are of one owner, who may have no more than `queued_max` waiting; None: as many as they like.
+        All are of one owner, who may have no more than the quota says.
         """
         return self._writer.submit(
-            lambda connection: accept(connection, jobs, key, digest, origin, queued_max, self._clock())
+            lambda connection: accept(connection, jobs, key, digest, origin, quota, self._clock())
         )
 
     def accept_each(self, jobs: Mapping[str, NewJob], *, origin: str = "") -> Future[list[JobRecord | None]]:
@@ -189,10 +192,24 @@ class Store:
             found |= {row.id: job_record(row) for row in rows}
         return found
 
-    def jobs_named(self, name: str, *, owner: str | None = None) -> list[JobRecord]:
-        """Newest first; of one owner, or of all."""
-        named = select(tables.job).where((tables.job.c.name == name) & _is_of(owner))
-        return [job_record(row) for row in self._rows(named.order_by(tables.job.c.id.desc()))]
+    def jobs_named(
+        self, name: str, *, limit: int, owner: str | None = None, ended: bool | None = None
+    ) -> list[JobRecord]:
+        """The newest of them, newest first; of one owner, or of all. `ended` None: whether they have or not."""
+        named = select(tables.job).where(_is_named(name, owner, ended)).order_by(tables.job.c.id.desc()).limit(limit)
+        return [job_record(row) for row in self._rows(named)]
+
+    def count_named(self, name: str, *, owner: str | None = None, ended: bool | None = None) -> int:
+        return self._count(_is_named(name, owner, ended))
+
+    def active_named(self, name: str) -> list[JobRecord]:
+        """Those of a name that have not ended, whoever's."""
+        named = select(tables.job).where((tables.job.c.name == name) & _is_active())
+        return [job_record(row) for row in self._rows(named.order_by(tables.job.c.id))]
+
+    def knows_key(self, key: str) -> bool:
+        """Was something accepted under it before?"""
+        return bool(self._rows(SELECT_KEY, {"asked": key}))
 
     def names(self, limit: int = 200, *, owner: str | None = None) -> list[str]:
         recent = select(tables.job.c.name).where(_is_of(owner)).order_by(tables.job.c.id.desc()).limit(limit)
@@ -252,6 +269,11 @@ class Store:
         old = select(tables.job.c.id).where(tables.job.c.ended_at < moment).order_by(tables.job.c.id).limit(limit)
         return [row[0] for row in self._rows(old)]
 
+    def owners(self, jobs: Sequence[JobId]) -> dict[JobId, str]:
+        """Of those of them that are remembered."""
+        named = select(tables.job.c.id, tables.job.c.owner).where(tables.job.c.id.in_(jobs))
+        return {row[0]: row[1] for row in self._rows(named)}
+
     def attempts(self, job: JobId) -> list[AttemptRecord]:
         of_job = select(tables.attempt).where(tables.attempt.c.job_id == job).order_by(tables.attempt.c.number)
         return [attempt_record(row) for row in self._rows(of_job)]
@@ -260,10 +282,44 @@ class Store:
         still = select(tables.attempt).where(tables.attempt.c.ended_at.is_(None))
         return [attempt_record(row) for row in self._rows(still)]
 
+    def attempt_made_at(self, attempt: AttemptId) -> float | None:
+        """None: it has ended, or never was."""
+        one = (tables.attempt.c.job_id == attempt.job) & (tables.attempt.c.number == attempt.number)
+        rows = self._rows(select(tables.attempt.c.created_at).where(one & tables.attempt.c.ended_at.is_(None)))
+        return float(rows[0][0]) if rows else None
+
+    def oldest_open_attempt(self) -> float | None:
+        """When it was made; None: none is open."""
+        oldest = select(func.min(tables.attempt.c.created_at)).where(tables.attempt.c.ended_at.is_(None))
+        found = self._rows(oldest)[0][0]
+        return None if found is None else float(found)
+
     def tasks(self, job: JobId) -> list[TaskRecord]:
         of_job = select(tables.task).where(tables.task.c.job_id == job)
         rows = self._rows(of_job.order_by(tables.task.c.attempt, tables.task.c.task_index))
         return [task_record(row) for row in rows]
+
+    def first_tasks(self, job: JobId, *, of_each: int) -> list[TaskRecord]:
+        """Of each attempt so many: an array may have a million."""
+        task = tables.task.c
+        place = func.row_number().over(partition_by=task.attempt, order_by=task.task_index).label("place")
+        numbered = select(tables.task, place).where(task.job_id == job).subquery()
+        first = select(*(numbered.c[column.name] for column in task)).where(numbered.c.place <= of_each)
+        rows = self._rows(first.order_by(numbered.c.attempt, numbered.c.task_index))
+        return [task_record(row) for row in rows]
+
+    def task_counts(self, job: JobId) -> dict[int, int]:
+        """By attempt."""
+        task = tables.task.c
+        counted = select(task.attempt, func.count()).where(task.job_id == job).group_by(task.attempt)
+        return {int(row[0]): int(row[1]) for row in self._rows(counted)}
+
+    def running_tasks(self, job: JobId, attempt: int, *, index: int | None, limit: int) -> list[TaskRecord]:
+        """The first of an attempt that have not ended. `index` None: whichever."""
+        task = tables.task.c
+        alive = select(tables.task).where(task.job_id == job, task.attempt == attempt, task.ended_at.is_(None))
+        wanted = alive if index is None else alive.where(task.task_index == index)
+        return [task_record(row) for row in self._rows(wanted.order_by(task.task_index).limit(limit))]
 
     def task(self, job: JobId, attempt: int, index: int) -> TaskRecord | None:
         keyed = select(tables.task).where(
@@ -385,6 +441,14 @@ def _is_active() -> Any:
 def _is_of(owner: str | None) -> Any:
     """None: everybody's."""
     return true() if owner is None else tables.job.c.owner == owner
+
+
+def _is_named(name: str, owner: str | None, ended: bool | None) -> Any:
+    """`ended` None: whether they have or not."""
+    wanted = (tables.job.c.name == name) & _is_of(owner)
+    if ended is None:
+        return wanted
+    return wanted & (tables.job.c.state.in_(ENDED_STATES) if ended else _is_active())
 
 
 def _is_listed(ended_since: float | None, owner: str | None) -> Any:

@@ -54,7 +54,12 @@ job = Table(
     Column("unplaced", Integer, nullable=False, server_default="0"),  # attempts in a row that could not be placed
     Column("problem", Text, nullable=False, server_default=""),  # why not, in the words of who refused
     Index("job_by_state", "state", "ended_at"),
+    Column("stored_bytes", Integer, nullable=False, server_default="0"),  # its share of what its submission brought
     Index("job_by_name", "name"),
+    Index(  # limits are read from it alone
+        "job_by_owner", "owner", "state", "cancel_requested_by", "ended_at", "tasks_total", "stored_bytes"
+    ),
+    Index("job_by_owner_and_name", "owner", "name"),
     sqlite_autoincrement=True,  # an id is never used again, also after its job was deleted
 )
 
@@ -135,6 +140,20 @@ door = Table(  # addresses that foreign clients may use without a token
     Column("name", String, nullable=False),
     Column("owner", String, nullable=False),  # in whose name it acts
     Column("opened_at", Float, nullable=False),
+)
+
+token = Table(  # what users have made to be let in with; of its secret only the hash
+    "token",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("name", String, nullable=False),
+    Column("owner", String, nullable=False),  # in whose name it acts
+    Column("uid", Integer),  # null: the owner has none on this machine
+    Column("scope", String, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("digest", String, nullable=False),
+    Index("token_by_owner", "owner", "name"),
 )
 
 foreign = Table(  # what foreign clients asked us to remember of a job, under its name

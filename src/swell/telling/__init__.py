@@ -6,6 +6,7 @@
     history      what has happened to a job, once each
     waits        why an object's job waits, as long as it does
     marks        `swell.dev/` annotations
+    unread       objects that could not be read
     teller       the thread that says one thing after the other
 
 Nothing here is needed by anything else, and nothing waits for it. It is said at a bounded pace, only the newest word on

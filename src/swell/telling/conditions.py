@@ -18,7 +18,7 @@ from swell.engines.kubernetes.resources import PODS
 from swell.errors import NotFound
 from swell.model.job import JobId, JobState
 from swell.model.reason import Code
-from swell.telling.scene import Scene, is_heard, pod_target
+from swell.telling.scene import Scene, pod_target
 from swell.telling.waits import REMIND_S
 from swell.telling.words import waiting_word
 
@@ -91,12 +91,13 @@ class Conditions:
                 waiting.kind, waiting.told_at, waiting.count = kind, now, 1
         else:
             patch = condition_patch(pod, document["metadata"]["resourceVersion"], word.message, self._scene.now())
-            if not is_heard(lambda: self._patch(pod, patch)):
+            if not self._scene.is_heard(self, pod.namespace, lambda: self._patch(pod, patch)):
                 return  # bound, or otherwise changed: the watch will show it
         waiting.next_at = now + AGAIN_S
         if kind != waiting.kind or now - waiting.told_at >= REMIND_S:
             count = waiting.count + 1 if kind == waiting.kind else 1
-            is_heard(lambda: self._scene.say_again(pod_target(pod), kind, word, count))
+            say = self._scene.say_again
+            self._scene.is_heard(self, pod.namespace, lambda: say(pod_target(pod), kind, word, count))
             waiting.kind, waiting.told_at, waiting.count = kind, now, count
 
     def _document(self, pod: PodSeen) -> Document | None:

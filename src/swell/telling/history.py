@@ -13,8 +13,8 @@ from swell.engines.kubernetes.resources import EVENTS
 from swell.errors import SwellError
 from swell.model.job import JobId
 from swell.store import EventRecord
-from swell.telling.scene import Scene, is_heard
-from swell.telling.words import TOLD, word_of
+from swell.telling.scene import Scene
+from swell.telling.words import is_told, word_of
 
 Happened = deque[tuple[float, EventRecord]]  # since when it is due, and what
 
@@ -33,7 +33,7 @@ class History:
         now = self._scene.monotonic()
         self._due, self._absent = {**self._absent, **self._due}, {}
         for event in self._scene.news:
-            if event.kind in TOLD and event.job_id is not None:
+            if is_told(event) and event.job_id is not None:
                 self._due.setdefault(event.job_id, deque()).append((now, event))
         surplus = sum(map(len, self._due.values())) - self._kept_max
         while surplus > 0:
@@ -70,5 +70,5 @@ class History:
         if word is not None:
             name = event_name(target, scene.store.id, event.id)
             made = make_event(target, name, word, at=event.at, instance=scene.store.id)
-            is_heard(lambda: scene.port.create(EVENTS, made, target.namespace))
+            scene.is_heard(self, target.namespace, lambda: scene.port.create(EVENTS, made, target.namespace))
         return True

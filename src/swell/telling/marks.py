@@ -5,7 +5,7 @@ from __future__ import annotations
 from swell.engines.kubernetes.notices import Target, annotations_patch
 from swell.model.job import JobId
 from swell.store import Outline
-from swell.telling.scene import Scene, is_heard
+from swell.telling.scene import Scene
 from swell.telling.words import annotations_of
 
 Annotations = dict[str, str | None]
@@ -40,7 +40,10 @@ class Marks:
         if change is not None:
             target, wanted = change
             patch = annotations_patch(target, wanted)
-            is_heard(lambda: self._scene.port.patch(target.resource, target.name, patch, target.namespace))
+            write = self._scene.port.patch
+            self._scene.is_heard(
+                self, target.namespace, lambda: write(target.resource, target.name, patch, target.namespace)
+            )
             self._said[job] = (target.uid, wanted)  # refused, it would be refused again
         if outline is None or outline.state.has_ended:
             self._said.pop(job, None)

@@ -11,7 +11,7 @@ from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.notices import Target, Word, make_event, repeat_patch, repeated_name
-from swell.engines.kubernetes.picture import JOB, RANK, STORE, PodSeen
+from swell.engines.kubernetes.picture import RANK, PodSeen, labelled_job, parse_number
 from swell.engines.kubernetes.port import Port
 from swell.engines.kubernetes.resources import EVENTS, PODS
 from swell.errors import Conflict, Denied, NotFound, Rejected
@@ -23,6 +23,7 @@ from swell.store import EventRecord, JobRecord, Outline, Store
 log = logging.getLogger(__name__)
 Document = dict[str, Any]
 NEWS_MAX = 1000
+DENIED_S = 600.0  # a role that lacks a verb is given it by a person
 
 
 class Arrivals(Protocol):
@@ -35,6 +36,8 @@ class Arrivals(Protocol):
     def is_refused(self, pod: PodSeen) -> bool: ...
 
     def reference(self, job: JobId) -> Document | None: ...
+
+    def takes(self, namespace: str) -> bool: ...
 
 
 class Scene:
@@ -63,6 +66,7 @@ class Scene:
         self._reason = reason
         self._namespace = namespace  #: of objects that name none
         self._namespaces: dict[JobId, str] = {}
+        self._denied_until: dict[tuple[str, str], float] = {}  #: channel and namespace where our role lacks a verb
         self._after = store.last_event_id()  # what happened before was told by the server of that time
 
     def look(self) -> bool:
@@ -107,9 +111,8 @@ class Scene:
         return [pod for pod in pods if pod.namespace == self._namespace_of(job)] if pods else []
 
     def own_job(self, pod: PodSeen) -> JobId | None:
-        text = pod.labels.get(JOB, "")
-        is_ours = pod.labels.get(STORE) == self.store.id and text.isdecimal()
-        return int(text) if is_ours and pod.namespace == self._namespace_of(int(text)) else None
+        job = labelled_job(pod.labels, self.store.id)
+        return job if job is not None and pod.namespace == self._namespace_of(job) else None
 
     def _namespace_of(self, job: JobId) -> str:
         """Where its objects are; empty: it was deleted."""
@@ -136,6 +139,19 @@ class Scene:
         return Target(self.cluster.resources[KINDS[kind].name], namespace, name, uid)
 
     # -- saying it -------------------------------------------------------------------------------------------------
+
+    def is_heard(self, channel: object, namespace: str, say: Callable[[], object]) -> bool:
+        """False: it is not there any more, or not as it was, or our role does not allow it in that namespace, where the
+        channel is silent for a while then: whoever uses us where we may do nothing must not silence us elsewhere."""
+        key = type(channel).__name__, namespace
+        if self._denied_until.get(key, 0.0) > self.monotonic():
+            return False
+        try:
+            return is_heard(say)
+        except Denied as refusal:
+            self._denied_until[key] = self.monotonic() + DENIED_S
+            log.warning("users of kubectl are not told something: %s", refusal)
+            return False
 
     def say_again(self, target: Target, kind: str, word: Word, count: int) -> None:
         """One Event for each kind of thing, however often it is said: this is the so-manieth time."""
@@ -167,5 +183,4 @@ def is_heard(say: Callable[[], object]) -> bool:
 
 
 def _rank(pod: PodSeen) -> tuple[int, float, str]:
-    text = pod.annotations.get(RANK, "")
-    return (int(text) if text.isdecimal() else 0, -pod.created_at, pod.uid)
+    return parse_number(pod.annotations.get(RANK, "")) or 0, -pod.created_at, pod.uid

@@ -20,7 +20,8 @@ from swell.errors import Denied, Unavailable
 from swell.telling.conditions import Conditions
 from swell.telling.history import History
 from swell.telling.marks import Marks
-from swell.telling.scene import Scene
+from swell.telling.scene import DENIED_S, Scene
+from swell.telling.unread import Unread
 from swell.telling.waits import Waits
 
 T = TypeVar("T")
@@ -32,7 +33,6 @@ TURNS_PER_S_BUSY = 5  # beside hundreds of binds a second it is not noticed
 CORE_SHARE = 0.05  # of looking, and as much of telling: a look at 10,000 jobs takes a tenth of a second
 LOOK_SHARE_BUSY = 0.02  # of looking, while pods are being bound
 BUSY_S = 5.0
-DENIED_S = 600.0  # a role that lacks a verb is given it by a person
 
 
 class Channel(Protocol):
@@ -54,7 +54,13 @@ class Teller(threading.Thread):
         self._scene = scene
         self._may_tell = may_tell  #: are we the server that acts?
         self._is_busy = is_busy  #: are pods being bound?
-        self._channels: tuple[Channel, ...] = (Conditions(scene), History(scene), Waits(scene), Marks(scene))
+        self._channels: tuple[Channel, ...] = (
+            Conditions(scene),
+            History(scene),
+            Waits(scene),
+            Marks(scene),
+            Unread(scene),
+        )
         self._turns = itertools.count()
         self._silent_until: dict[Channel, float] = {}
         self._has_news = threading.Event()
@@ -96,7 +102,10 @@ class Teller(threading.Thread):
             if self._scene.look():
                 self._has_news.set()
         for channel in self._channels:
-            channel.look()
+            try:
+                channel.look()
+            except Exception:  # what one of them stumbles over must not keep the others silent
+                log.exception("what %s would tell cannot be found out; going on", type(channel).__name__)
         self._scene.news = []
 
     def tell(self) -> bool:

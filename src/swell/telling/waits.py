@@ -11,7 +11,7 @@ from swell.engines.kubernetes.resources import PODS
 from swell.model.job import JobId, JobState
 from swell.model.reason import Code
 from swell.store import Outline
-from swell.telling.scene import Scene, is_heard
+from swell.telling.scene import Scene
 from swell.telling.words import waiting_word
 
 SETTLED_S = 2.0  # a job that is resized waits for a moment; nobody wants to hear of it
@@ -64,7 +64,8 @@ class Waits:
         if reason is None or reason.code is not wait.code:
             return  # it has changed since, and will be looked at again
         count = wait.count + 1
-        is_heard(lambda: self._scene.say_again(target, str(wait.code), waiting_word(reason), count))
+        say = self._scene.say_again
+        self._scene.is_heard(self, target.namespace, lambda: say(target, str(wait.code), waiting_word(reason), count))
         wait.told_at, wait.count = self._scene.monotonic(), count
 
 

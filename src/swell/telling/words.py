@@ -15,6 +15,7 @@ from swell.model.reason import Code, Reason
 from swell.store import EventRecord, Outline
 
 Detail = dict[str, Any]
+KUBECTL = "kubectl"  # where jobs came from that were not submitted
 #: What to do is worth saying where waiting does not help; elsewhere it is nothing, with seconds that keep changing.
 TO_DO = frozenset({Code.CANNOT_RUN_HERE, Code.HELD, Code.USER_LIMIT})
 
@@ -37,8 +38,7 @@ def waiting_word(reason: Reason) -> Word:
 
 def word_of(event: EventRecord, reason: Reason | None) -> Word | None:
     """`reason`: of the job now. None: it is nothing to a user of kubectl."""
-    made = _WORDS.get(event.kind)
-    return None if made is None else made(event.detail, reason)
+    return _WORDS[event.kind](event.detail, reason) if is_told(event) else None
 
 
 def _started(detail: Detail, _: Reason | None) -> Word:
@@ -83,11 +83,22 @@ def _ended(detail: Detail, reason: Reason | None) -> Word:
     return Word("Ended", f"{detail.get('state')}{after}{why}", detail.get("state") == JobState.FAILED)
 
 
+def _submitted(detail: Detail, _: Reason | None) -> Word:
+    return Word("Noted", "; ".join(detail.get("notes") or ()), is_warning=True)
+
+
 _WORDS: dict[str, Callable[[Detail, Reason | None], Word]] = {
+    "Submitted": _submitted,
     "Started": _started,
     "AskedToYield": _asked,
     "Yielded": _yielded,
     "Retrying": _retrying,
     "Ended": _ended,
 }
-TOLD = frozenset(_WORDS)
+
+
+def is_told(event: EventRecord) -> bool:
+    """What was submitted through us has told its notes to whoever did; who used kubectl hears of them here."""
+    if event.kind == "Submitted":
+        return event.origin == KUBECTL and bool(event.detail.get("notes"))
+    return event.kind in _WORDS

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from swell.state import StateFolder
+from swell.worker import cgroups
 from swell.worker.agent import Agent
 from swell.worker.devices import Declared, offer
 from swell.worker.nvml import Nvml
@@ -33,7 +34,8 @@ def main() -> int:
     found, nvml = find_runtime(config), Nvml()
     runtime = found if state.socket is None else for_users(found)
     offered = offer(Declared.parse(config), nvml)
-    node = replace(offered, container_runtime="" if runtime is None else str(runtime))
+    runs_containers = "" if runtime is None else str(runtime)
+    node = replace(offered, container_runtime=runs_containers, unenforced=cgroups.probe())
     agent = Agent(state, node, nvml, runtime)
 
     def close(*_: object) -> None:

@@ -32,7 +32,7 @@ shift 2
 BEGIN"$@" 4>&- 5> "$_swell_task/.said"
 _swell_code=$?
 [ "$_swell_code" != 125 ] || _swell_note=$(head -c 16 "$_swell_task/.said")
-case $_swell_note in .workdir | .container | .lost) ;; *) _swell_note= ;; esac
+case $_swell_note in .workdir | .container | .lost | .fence) ;; *) _swell_note= ;; esac
 : > "$_swell_task/exit.$_swell_code$_swell_note"
 END"""
 _BEGUN = ': > "$_swell_task/begun.$$.$_swell_lane" || exit 125\n'
@@ -42,7 +42,14 @@ _REMOVE = '_swell_step=remove "$@" > /dev/null 2>&1 4>&- 5>&1 && : > "$_swell_ta
 KEEPER = _KEEPER.replace("BEGIN", _BEGUN).replace("END", _EXIT)
 CONTAINER_KEEPER = _KEEPER.replace("BEGIN", _BEGUN).replace("END", _REMOVE + _EXIT)
 WAITING_KEEPER = _KEEPER.replace("BEGIN", "").replace("END", _REMOVE + _EXIT)  # for one that has begun long ago
-ENTER = '{ echo $$ > "$0/cgroup.procs"; } 2>/dev/null; exec "$@"'
+ENTER = """\
+while [ "$1" != -- ]; do
+  echo 0 > "$1/cgroup.procs" || { echo .fence >&5; exit 125; }
+  shift
+done
+shift
+exec "$@"
+"""
 INNER = """\
 . /proc/self/fd/3
 exec 3<&-
@@ -51,11 +58,6 @@ umask "$1"
 cd -- "$2" || { echo .workdir >&5; exit 125; }
 SILENCE
 shift 2
-exec "$@"
-"""
-ENTER_GROUP = """\
-[ -z "$1" ] || echo $$ 2>/dev/null > "$1/cgroup.procs"
-shift
 exec "$@"
 """
 KEEPER_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -73,11 +75,11 @@ def spawn(
     umask: int,
     env: dict[str, str],
     user: User,
-    group: Path | None,
+    groups: tuple[Path, ...],
     *,
     keeper: str = KEEPER,
 ) -> int:
-    """As `tasks.spawn`, with the command as that user; `group` None: no control group holds it."""
+    """As `tasks.spawn`, with the command as that user, in these control groups."""
     with contextlib.ExitStack() as stack:
         lock = _open(f"{folder}/lock", os.O_RDWR, stack)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,8 +89,7 @@ def spawn(
         # A container's script has something to say; any other command has not.
         script = INNER.replace("SILENCE", "exec 5>&-" if keeper is KEEPER else "")
         inner = ["/bin/sh", "-c", script, "swell-task", f"{umask:04o}", workdir, *command]
-        enter = [] if group is None else ["/bin/sh", "-c", ENTER, str(group)]
-        become = [*enter, *become_argv(user), *inner]
+        become = [*enter_argv(groups), *become_argv(user), *inner]
         return os.posix_spawn(
             "/bin/sh",
             ["swell-keeper", "-c", keeper, "swell-keeper", folder, str(lane), *become],
@@ -106,17 +107,29 @@ def spawn(
         )
 
 
-def send(command: tuple[str, ...], env: dict[str, str], user: User, group: Path | None) -> subprocess.Popen[bytes]:
-    """A command that nobody waits for, as that user; what it says is not heard."""
+def enter_argv(groups: tuple[Path, ...]) -> list[str]:
+    """Words before a command that put it into control groups; what cannot enter them does not run."""
+    return ["/bin/sh", "-c", ENTER, "swell-enter", *map(str, groups), "--"] if groups else []
+
+
+def send(
+    command: tuple[str, ...],
+    env: dict[str, str],
+    user: User,
+    groups: tuple[Path, ...],
+    *,
+    output: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """A command that is no task, as that user; what it says is not heard, unless a descriptor for it is given."""
     script = INNER.replace("/proc/self/fd/3", "/proc/self/fd/0").replace("exec 3<&-", "exec < /dev/null")
     inner = ["/bin/sh", "-c", script.replace("SILENCE", ""), "swell-sent", "0077", "/", *command]
     with contextlib.ExitStack() as stack:
         return subprocess.Popen(
-            ["/bin/sh", "-c", ENTER_GROUP, "swell-sent", str(group or ""), *become_argv(user), *inner],
+            [*enter_argv(groups), *become_argv(user), *inner],
             env={"PATH": KEEPER_PATH},
             stdin=_anonymous(environment_script(env), stack),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
 

@@ -8,16 +8,18 @@ handled as any process would be.
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from swell.model.container import container_name
-from swell.model.launch import Launch
+from swell.model.launch import CAUSE_MEMORY, Launch
 from swell.worker import processes, tasks
 from swell.worker.containers import (
     Outside,
+    Runtime,
     client_variables,
     inside_variables,
     remove_words,
@@ -27,6 +29,7 @@ from swell.worker.containers import (
     sources,
 )
 from swell.worker.environment import OF_ONE_ATTEMPT
+from swell.worker.limits import Limits
 from swell.worker.machine import Machine
 from swell.worker.plain import PlainTasks
 from swell.worker.runtimes import failure_text, library, refuse_missing, refuse_taken
@@ -39,6 +42,11 @@ NOBODY = (b"\0",)  # a mark that no process has: only the keeper's session is me
 log = logging.getLogger(__name__)
 
 
+def _engine_settings(runtime: Runtime) -> dict[str, str]:
+    """Which engine docker's client talks to, for a caller who says nothing of it: a job may come by HTTP, or a door."""
+    return {name: text for name, text in os.environ.items() if name.startswith("DOCKER_")} if runtime.is_docker else {}
+
+
 class ContainedTasks:
     """See `handling.py` for what each method promises."""
 
@@ -49,12 +57,14 @@ class ContainedTasks:
     ) -> None:
         assert launch.container is not None
         assert machine.runtime is not None
+        self._machine = machine
         self._outer = outer  #: what is not in the container
         self._runtime = machine.runtime
         self._launch, self._container = launch, launch.container
         self._folder = folder
         self._sockets = machine.sockets
-        self._caller = {name: text for name, text in caller.items() if name not in OF_ONE_ATTEMPT}
+        own = {name: text for name, text in caller.items() if name not in OF_ONE_ATTEMPT}
+        self._caller = {**_engine_settings(machine.runtime), **own}
         self._store = machine.store
         self._asked: dict[int, subprocess.Popen[bytes]] = {}
         self._killed: set[int] = set()
@@ -87,8 +97,14 @@ class ContainedTasks:
             umask=self._launch.umask,
             devices=gpus,
             variables=variables,
+            limits=self._limits(lane),
         )
         return self._spawn(index, lane, words, self.environment(variables))
+
+    def _limits(self, lane: int) -> Limits | None:
+        """What its runtime keeps it to; None: we do."""
+        given = next((one for one in self._launch.lanes if one.number == lane), None)
+        return self._machine.limits_of(given)
 
     def _refuse(self, outside: Outside) -> None:
         refuse_missing(sources(self._container, outside), self._launch.workdir)
@@ -106,14 +122,23 @@ class ContainedTasks:
 
     def keep_again(self, index: int, lane: int, shared: dict[str, str]) -> int | None:
         """It waits for the container, and records."""
-        if not self._call("container", "inspect", self.name(index)):
+        if not self._exists(index):
             return None
         folder = self._folder / str(index)
         env = self.environment({**shared, "SWELL_TASK_INDEX": str(index)})
-        script = render_waiter(self._runtime, (folder / "log").stat().st_mtime)
+        script = render_waiter(self._runtime)
         pid = tasks.spawn(str(folder), lane, (self.name(index),), "/", self._launch.umask, env, script=script)
         self._note_keeper(index, lane, pid)
         return pid
+
+    def _exists(self, index: int) -> bool:
+        """OSError: docker's engine does not answer, so nobody can say; a container that may live keeps its GPUs."""
+        if not self._runtime.is_docker:
+            return self._call("container", "inspect", self.name(index))
+        found = self._answer("ps", "--all", "--filter", f"name=^{self.name(index)}$", "--format", "{{.Names}}")
+        if found is None:
+            raise BlockingIOError(f"{self._runtime} does not answer")
+        return bool(found)
 
     def _note_keeper(self, index: int, lane: int, pid: int) -> None:
         folder = self._folder / str(index)
@@ -140,6 +165,10 @@ class ContainedTasks:
         self._send(index, "kill", "--signal", "KILL", self.name(index))
         return None
 
+    def killed_for_memory(self, index: int) -> int | None:
+        """The keeper's script asks the runtime, before the container goes."""
+        return 0 if (self._folder / str(index) / f"cause.{CAUSE_MEMORY}").exists() else None
+
     def problem(self, index: int, note: str) -> str:
         if note == "container":
             return failure_text(self._folder / str(index) / "log")
@@ -157,14 +186,18 @@ class ContainedTasks:
 
     def _call(self, *words: str) -> bool:
         """True: it did so."""
+        return self._answer(*words) is not None
+
+    def _answer(self, *words: str) -> bytes | None:
+        """What it prints; None: it refused, or did not answer."""
+        called = [*self._runtime.command, *words]
+        quietly = {**self._quietly(), "stdout": subprocess.PIPE}
         try:
-            done = subprocess.run(
-                [*self._runtime.command, *words], timeout=ANSWER_S_MAX, check=False, **self._quietly()
-            )
+            done = subprocess.run(called, timeout=ANSWER_S_MAX, check=False, **quietly)
         except (OSError, subprocess.TimeoutExpired) as error:
             log.warning("%s %s: %s", self._runtime, words[0], error)
-            return False
-        return bool(done.returncode == 0)
+            return None
+        return bytes(done.stdout) if done.returncode == 0 else None
 
     def _send(self, name: int | str, *words: str) -> subprocess.Popen[bytes]:
         """`name`: whom it is about."""

@@ -7,8 +7,8 @@ exit code would go with it:
     run  →  the code is known  →  exit.<code> is made  →  the container is removed  →  `gone` is made
 
 Who is killed in between leaves a container that still knows its code, and the next worker asks for it by name. With
-podman the container writes to the task's log itself and so holds its lock; with docker the client does, and whoever
-waits after it has gone reads on from the engine's log. docs/decisions/0009 says what else was weighed.
+podman the container writes to the task's log itself and so holds its lock; what is different with docker is in
+`dockerkeeper.py`. docs/decisions/0009 says what else was weighed.
 
 Values of variables never stand in the command's words, which everybody on the machine can read: the runtime's client
 has them in its environment and is told their names.
@@ -17,11 +17,15 @@ has them in its environment and is told their names.
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from swell.model.container import INSIDE, SOCKET_NAME
 from swell.model.job import Container
+from swell.model.launch import CAUSE_MEMORY
+from swell.worker import dockerkeeper
+from swell.worker.limits import Limits, shares_of
 
 SDK = f"{INSIDE}/sdk"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the machine's: a container's own 64 MB are too few for data loaders and NCCL
@@ -43,6 +47,11 @@ swell_await() {
 }
 """
 _FINISH = """\
+if [ "$_swell_code" = 137 ]; then
+  case $(RUNTIME container inspect --format '{{.State.OOMKilled}}' "$_swell_name" 2> /dev/null) in
+    true) : > "$_swell_task/cause.OUT_OF_MEMORY" ;;
+  esac
+fi
 if [ -n "$_swell_code" ]; then
   : > "$_swell_task/exit.$_swell_code"
 else
@@ -52,8 +61,6 @@ RUNTIME REMOVE "$_swell_name" > /dev/null 2>&1 && : > "$_swell_task/gone"
 exit "${_swell_code:-125}"
 """
 _RUN = """\
-NAMES
-IDENTITY
 RUNTIME run "$@" 5>&-
 _swell_code=$?
 if [ "$_swell_code" -ge 125 ]; then
@@ -68,9 +75,7 @@ fi
 """
 _WAIT = """\
 _swell_task=$1 _swell_name=$5
-FOLLOW
 swell_await
-wait
 """
 # The same for a container of a box server's user: the keeper, root's, records and calls for the removal, and the script
 # tells it what it cannot see (`asuser.py`).
@@ -125,8 +130,12 @@ def render_run(
     umask: int,
     devices: tuple[str, ...],
     variables: dict[str, str],
+    limits: Limits | None = None,
 ) -> tuple[str, ...]:
-    """The words after `run`, but for who the user is: that is found out where it runs."""
+    """The words after `run`, but for who the user is: that is found out where it runs.
+
+    `limits` None: whoever runs it keeps it to them.
+    """
     words = ["--name", name, "--label", f"swell.attempt={label}"]
     words += ["--init"] if runtime.has_init else []
     words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--security-opt", "label=disable"]
@@ -134,21 +143,23 @@ def render_run(
         words += ["--log-driver", "passthrough", "--http-proxy=false", "--umask", f"{umask:04o}"]
     words += ["--workdir", outside.workdir, *_network(container), *_volumes(container, outside)]
     words += _gpus(runtime, tuple(device for device in devices if not is_simulated(device)))
-    words += _variables(variables)
+    words += _variables(variables) + _limits(limits)
     return (*words, *runtime.options, container.image, *command)
 
 
 def render_keeper_command(runtime: Runtime, folder: str, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
     """What the keeper runs: the container, its code, its removal."""
-    names = "_swell_task=$1 _swell_name=$2\nshift 2"
-    run = _filled_run(runtime, names=names, failed=': > "$_swell_task/failed.container"')
-    return ("/bin/sh", "-c", _filled(_BEGIN + _AWAIT + run + _FINISH, runtime), "swell-container", folder, name, *words)
+    names = "_swell_task=$1 _swell_name=$2\nshift 2\n"
+    run = dockerkeeper.RUN if runtime.is_docker else _RUN.replace("FAILED", ': > "$_swell_task/failed.container"')
+    script = _BEGIN + _await(runtime) + names + _identity(runtime) + run + _FINISH
+    return ("/bin/sh", "-c", _filled(script, runtime), "swell-container", folder, name, *words)
 
 
 def render_user_command(runtime: Runtime, name: str, words: tuple[str, ...]) -> tuple[str, ...]:
-    """What a keeper of root's runs as a user, twice: the container, and its removal."""
-    run = _filled_run(runtime, names=_USER_NAMES, failed="echo .container >&5")
-    return ("/bin/sh", "-c", _filled(_BEGIN + _AWAIT + run + _USER_FINISH, runtime), "swell-container", name, *words)
+    """What a keeper of root's runs as a user, twice: the container, and its removal. Never docker's."""
+    run = _RUN.replace("FAILED", "echo .container >&5")
+    script = _BEGIN + _AWAIT + _USER_NAMES + _identity(runtime) + run + _USER_FINISH
+    return ("/bin/sh", "-c", _filled(script, runtime), "swell-container", name, *words)
 
 
 def render_user_waiter(runtime: Runtime, name: str) -> tuple[str, ...]:
@@ -157,21 +168,25 @@ def render_user_waiter(runtime: Runtime, name: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", _filled(script, runtime), "swell-container", name)
 
 
-def render_waiter(runtime: Runtime, since: float) -> str:
-    """The script of a keeper for a container that has lost its own; `since`: when its log was last written to."""
-    follow = f'RUNTIME logs --follow --since {since:.9f} "$_swell_name" &' if runtime.is_docker else ""
-    script = (_BEGIN + _AWAIT + _WAIT + _FINISH).replace("FOLLOW", follow)
-    return _filled(script, runtime)
+def render_waiter(runtime: Runtime) -> str:
+    """The script of a keeper for a container that has lost its own."""
+    return _filled(_BEGIN + _await(runtime) + _WAIT + _FINISH, runtime)
 
 
-def _filled_run(runtime: Runtime, *, names: str, failed: str) -> str:
-    identity = _ANYBODY if runtime.is_docker else f"{_ROOTLESS}\n{_ANYBODY}"
-    return _RUN.replace("NAMES", names).replace("FAILED", failed).replace("IDENTITY", identity)
+def _await(runtime: Runtime) -> str:
+    return dockerkeeper.AWAIT if runtime.is_docker else _AWAIT
+
+
+def _identity(runtime: Runtime) -> str:
+    return f"{_ANYBODY}\n" if runtime.is_docker else f"{_ROOTLESS}\n{_ANYBODY}\n"
 
 
 def _filled(script: str, runtime: Runtime) -> str:
     remove = shlex.join(remove_words(runtime))
-    script = script.replace("CODE_WITHIN_S", str(CODE_WITHIN_S)).replace("REMOVE", remove)
+    # -I: the script has the job's own variables, PYTHONPATH among them
+    read_on = shlex.join((sys.executable, "-I", "-m", "swell.worker.dockerlog"))
+    script = script.replace("CODE_WITHIN_S", str(CODE_WITHIN_S)).replace("REMOVE", remove).replace("READ_ON", read_on)
+    script = script.replace("OUT_OF_MEMORY", CAUSE_MEMORY)
     return script.replace("RUNTIME", str(runtime))
 
 
@@ -234,6 +249,14 @@ def _mounted(container: Container, outside: Outside) -> list[tuple[str, str, boo
     covering = [PurePosixPath(target) for _, target, _ in asked]
     own = [one for one in own if not any(PurePosixPath(one[0]).is_relative_to(place) for place in covering)]
     return [*asked, *dict.fromkeys(own), *ours]
+
+
+def _limits(limits: Limits | None) -> list[str]:
+    if limits is None:
+        return []
+    words = ["--pids-limit", str(limits.processes), "--cpu-shares", str(shares_of(limits.cpus_milli))]
+    most = f"{limits.memory_mib}m"
+    return words + (["--memory", most, "--memory-swap", most] if limits.memory_mib else [])
 
 
 def _gpus(runtime: Runtime, devices: tuple[str, ...]) -> list[str]:

@@ -1,5 +1,7 @@
 """`python -m swell.worker.examine`: what does the driver say, and who uses the GPUs? As JSON, for `swell doctor`.
 
+With the word `limits`: what could a worker that we started not keep tasks to?
+
 A process of its own: a driver in trouble may never answer, and then whoever asks goes on without it.
 """
 
@@ -9,17 +11,24 @@ import json
 import logging
 import os
 import pwd
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
-from swell.worker import processes
+from swell.worker import cgroups, processes
 from swell.worker.nvml import GpuProcess, Nvml, is_watched
 
 COMMAND_SHOWN_MAX = 60
+COMMAND_BYTES_MAX = 4096  # a process can make the kernel believe that its command has gigabytes
+ATTEMPT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}", re.ASCII)
 
 
 def main() -> None:
     logging.disable()  # what goes wrong is in the document
+    if sys.argv[1:] == ["limits"]:
+        print(json.dumps({"not_enforced": [{"limit": limit, "why": why} for limit, why in cgroups.probe()]}))
+        return
     nvml = Nvml()
     models = {device.id: device.model for device in nvml.devices()}
     gpus = [
@@ -44,7 +53,7 @@ def _process(process: GpuProcess) -> dict[str, Any]:
         "used_mib": process.used_mib,
         "user": _user(process.pid),
         "command": _command(process.pid),
-        "attempt": told.get("SWELL_ATTEMPT"),
+        "job": int(found[1]) if (found := ATTEMPT.fullmatch(told.get("SWELL_ATTEMPT", ""))) else None,
         "store": told.get("SWELL_STORE"),
     }
 
@@ -62,10 +71,14 @@ def _user(pid: int) -> str | None:
 
 def _command(pid: int) -> str | None:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        with Path(f"/proc/{pid}/cmdline").open("rb") as file:
+            words = file.read(COMMAND_BYTES_MAX)
     except OSError:
         return None
-    return words.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")[:COMMAND_SHOWN_MAX]
+    shown = words.rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")[:COMMAND_SHOWN_MAX]
+    return "".join(
+        one if one.isprintable() else "?" for one in shown
+    )  # root's terminal is not the process' to write to
 
 
 if __name__ == "__main__":

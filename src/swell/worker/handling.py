@@ -58,6 +58,9 @@ class Handling(Protocol):
     def bury(self, index: int) -> None:
         """It is over."""
 
+    def killed_for_memory(self, index: int) -> int | None:
+        """MiB that it had when it was killed for using more than its limit, 0 if nobody knows; None: it was not."""
+
     def problem(self, index: int, note: str) -> str:
         """Why it did not start, in words; empty: it did."""
 

@@ -26,7 +26,7 @@ class LogWatch:
 
     def look(self) -> None:
         try:
-            size = self._log.stat().st_size
+            size = self._log.lstat().st_size
             if size > self._size:
                 with self._index.open("ab") as file:
                     file.write(pack_entry(self._size, time.time()))

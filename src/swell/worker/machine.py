@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from swell.model.launch import TaskSeen
+from swell.model.cluster import DeviceId
+from swell.model.launch import Lane, TaskSeen
 from swell.state import StateFolder
+from swell.worker.cgroups import Groups
 from swell.worker.containers import Runtime
+from swell.worker.devicefilter import Number
+from swell.worker.limits import PROCESSES_MAX, Limits
 from swell.worker.logs import LogWatch
 
 if TYPE_CHECKING:
@@ -71,4 +75,15 @@ class Machine:
     sockets: Path  #: the folder with the one that jobs in containers report through
     runtime: Runtime | None  #: None: containers cannot be run here
     box: StateFolder | None = None  #: where tasks run as their users; None: they run as we do
-    groups: Path | None = None  #: folder for their control groups; None: there are none
+    groups: Groups | None = None  #: for control groups; None: there are none
+    processes_max: int = PROCESSES_MAX  #: of one task, threads included
+    gpus: Mapping[DeviceId, Number] = field(default_factory=dict)  #: the device files of this machine's real GPUs
+
+    def limits_of(self, lane: Lane | None, *, extra_mib: int = 0) -> Limits:
+        """What a task in this lane may take; None: one that has none, without GPUs. `extra_mib`: of what runs it."""
+        own = () if lane is None else lane.devices
+        denied = tuple(sorted(number for gpu, number in self.gpus.items() if gpu not in own))
+        if lane is None:
+            return Limits(self.processes_max, denied=denied)
+        memory = lane.memory_mib + extra_mib if lane.memory_mib else 0
+        return Limits(self.processes_max, memory, lane.cpus_milli, denied)

@@ -21,6 +21,7 @@ from swell.model.cluster import Device, DeviceId
 T = TypeVar("T")
 
 MIB = 1 << 20
+MAJOR = 195  # of /dev/nvidia0 and its siblings, registered with the kernel
 PID_MAX = 1 << 22  # the kernel's own limit; what lies above is not a process
 #: a process may be in several; an older driver knows only the function with the suffix
 COMPUTE = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
@@ -61,6 +62,14 @@ class Nvml:
     def devices(self) -> tuple[Device, ...]:
         """By UUID; empty when there is no driver."""
         return tuple([device for uuid in self._opened() if (device := self._device(uuid)) is not None])
+
+    def numbers(self) -> dict[DeviceId, tuple[int, int]]:
+        """Of the device files: major and minor. Without those that the driver does not tell."""
+        minors = {uuid: _quietly(partial(self._minor, uuid)) for uuid in self._opened()}
+        return {uuid: (MAJOR, minor) for uuid, minor in minors.items() if minor is not None}
+
+    def _minor(self, uuid: DeviceId) -> int:
+        return int(self._library.nvmlDeviceGetMinorNumber(self._handles[uuid]))
 
     def read(self) -> tuple[Reading, ...]:
         """What each GPU does now, without those that do not answer; when none does, NVML is opened again next time."""

@@ -8,13 +8,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from swell.model.launch import Launch
-from swell.worker import processes, tasks, tensorboard
+from swell.worker import cgroups, limits, processes, tasks, tensorboard
+from swell.worker.asuser import enter_argv
 from swell.worker.machine import Machine
 from swell.worker.tasks import Found
 
+CONTAINER_MIB = 128  # what podman itself takes beside a user's container, in the same control group
 KILL_AGAIN_S = 0.1  # a dying group may still fork; look again this soon
 PROBLEMS = {
     "workdir": "the folder {workdir} cannot be entered; it must exist here",
+    "fence": "it could not be put into the control groups that keep it to its limits",
     "begun": "its folder under the state folder could not be written (disk full?)",
 }
 
@@ -28,6 +31,8 @@ class PlainTasks:
         self._machine = machine
         self._launch = launch
         self._folder = folder
+        # A container of ours is kept to its limits by whoever runs it, in groups of its own.
+        self._groups = machine.groups if launch.container is None or launch.user is not None else None
         self._marks = processes.marks(machine.store, str(launch.attempt))
 
     def prepare(self, own: dict[str, str]) -> str | None:
@@ -44,7 +49,8 @@ class PlainTasks:
         return shared
 
     def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None:
-        tensorboard.spawn(self._folder, argv, self._launch.workdir, env)
+        words = [*enter_argv(self.made_groups(tensorboard.NAME)), *argv]
+        tensorboard.spawn(self._folder, words, self._launch.workdir, env)
 
     def start(self, index: int, lane: int, command: tuple[str, ...], env: dict[str, str], gpus: tuple[str, ...]) -> int:
         return self.start_in(self._launch.workdir, index, lane, command, env)
@@ -52,7 +58,8 @@ class PlainTasks:
     def start_in(self, workdir: str, index: int, lane: int, command: tuple[str, ...], env: dict[str, str]) -> int:
         folder = f"{self._folder}/{index}"
         tasks.claim(folder)  # a claim that stands is our own: inspected, and never begun
-        return tasks.spawn(folder, lane, command, workdir, self._launch.umask, env)
+        groups = self.made_groups(index, lane)
+        return tasks.spawn(folder, lane, command, workdir, self._launch.umask, env, groups=groups)
 
     def inspect(self, index: int) -> Found:
         return tasks.inspect(self._folder / str(index))
@@ -70,14 +77,37 @@ class PlainTasks:
         return processes.group_is_empty(keeper, self.confined(index))
 
     def bury(self, index: int) -> None:
-        pass
+        if self._groups is not None:
+            self._groups.remove(self._group_name(index))
 
     def problem(self, index: int, note: str) -> str:
         return PROBLEMS.get(note, "").format(workdir=self._launch.workdir)
 
+    def killed_for_memory(self, index: int) -> int | None:
+        return None if self._groups is None else limits.killed_for_memory(self._groups, self._group_name(index))
+
     def confined(self, index: int | None = None) -> processes.Confined | None:
-        """Where to look for a task's processes, or all of the attempt's; None: they run as we do."""
-        return None
+        """Where to look for a task's processes, or all of the attempt's; None: they run as we do, in no group."""
+        groups = self._held_in(index)
+        return None if groups is None else processes.Confined(os.getuid(), groups)
+
+    def made_groups(self, name: int | str, lane: int | None = None) -> tuple[Path, ...]:
+        """Control groups for a task, or for what stands beside them (without a lane), with its limits in place."""
+        if self._groups is None:
+            return ()
+        given = next((one for one in self._launch.lanes if one.number == lane), None)
+        extra = CONTAINER_MIB if self._launch.container is not None else 0
+        return limits.make_groups(self._groups, self._group_name(name), self._machine.limits_of(given, extra_mib=extra))
+
+    def _held_in(self, index: int | None) -> tuple[Path, ...] | None:
+        if self._groups is None:
+            return None
+        if index is None:
+            return self._groups.all_of(f"{self._launch.attempt}.*")
+        return (self._groups.holding(self._group_name(index)),)
+
+    def _group_name(self, name: int | str) -> str:
+        return f"{self._launch.attempt}.{name}"
 
     def _marks_of(self, index: int) -> tuple[bytes, ...]:
         return processes.marks(self._machine.store, str(self._launch.attempt), index)
@@ -88,6 +118,8 @@ class PlainTasks:
         return True
 
     def members(self, *marks: bytes) -> list[int]:
+        if marks and self._groups is not None:  # what stands beside the tasks has a group of its own
+            return cgroups.pids(self._groups.holding(self._group_name(tensorboard.NAME)))
         return processes.members(None, (*self._marks, *marks), self.confined())
 
     def ask_all(self) -> None:
@@ -97,4 +129,6 @@ class PlainTasks:
         processes.kill(None, self._marks, self.confined())
 
     def clean_up(self) -> None:
-        pass
+        for group in self._held_in(None) or ():
+            assert self._groups is not None
+            self._groups.remove(group.name)

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from swell.model.launch import (
     CAUSE_KEEPER,
+    CAUSE_MEMORY,
     CAUSE_REBOOT,
     CAUSE_START,
     CAUSE_STOPPED,
@@ -43,6 +45,7 @@ from swell.worker.watch import Claim
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 0.5  # a process that was forked while we asked hears it with the next round
+INDEX = re.compile(r"[0-9]{1,18}", re.ASCII)  # a task's folder
 DISK_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # they pass; a task is not failed for them
 
 
@@ -66,14 +69,14 @@ class Run:
         self._sweep = Sweep(self._handling)
         self._is_blocked = False  #: the disk is full: what is next waits until there is room
         self.is_finished = False
-        self._port = port
+        self.port = port
         self._tensorboard: str | None = None  #: its address; empty: none; None: not looked after yet
 
     # -- taking up what is there -----------------------------------------------------------------------------
 
     def take_up(self, *, boot_id: str, now: float) -> None:
         """Look at every folder an earlier life of ours has left."""
-        names = sorted(int(name) for name in os.listdir(self._folder) if name.isdigit())  # noqa: PTH208
+        names = sorted(int(name) for name in os.listdir(self._folder) if INDEX.fullmatch(name))  # noqa: PTH208
         for index in names:
             self._left -= 1
             self._take_up_task(index, self._handling.inspect(index), boot_id=boot_id, now=now)
@@ -143,9 +146,9 @@ class Run:
             self._shared["KUBEFLOW_TRAINER_SERVER_TOKEN"] = token
         launch, logdir = self.launch, self.launch.tensorboard
         if logdir is not None:
-            port = self._port + launch.world_size  # above those that TF_CONFIG names
+            port = self.port + launch.world_size  # above those that TF_CONFIG names
             env = self._handling.environment(self._shared)
-            self._tensorboard = tensorboard.start(self._folder, logdir, launch.workdir, port, env, self._handling)
+            self._tensorboard = tensorboard.start(logdir, launch.workdir, port, env, self._handling)
 
     def _begin_tasks(self, now: float) -> None:
         self._is_blocked = False
@@ -172,15 +175,15 @@ class Run:
         role = self.launch.roles[given.role]
         env = task_variables(
             self._shared,
+            self.launch,
             role,
             index=index,
-            is_array=self.launch.is_array,
             local_rank=numbers.index(lane),
             devices=given.devices,
         )
         try:
             if self.launch.container is not None:
-                refuse_without(self._machine.runtime)
+                refuse_without(self._machine.runtime, is_box=self._machine.box is not None)
             pid = self._handling.start(index, lane, role.command, env, given.devices)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in DISK_PROBLEMS:
@@ -367,7 +370,8 @@ class Run:
         tasks, lanes = self.alive.values(), {lane.number: lane.devices for lane in self.launch.lanes}
         keepers = {task.pid: task.index for task in tasks if task.pid is not None}
         devices = sorted({device for task in tasks for device in lanes.get(task.lane, ())})
-        return Claim(self.launch.attempt, keepers, tuple(devices), self.launch.idle)
+        uid = os.getuid() if self.launch.uid is None else self.launch.uid
+        return Claim(self.launch.attempt, keepers, tuple(devices), uid, self.launch.idle)
 
     def everything(self) -> list[TaskSeen]:
         alive = [self._begun(task) for task in self.alive.values() if not task.has_ended]
@@ -400,6 +404,13 @@ class Run:
         problem: str = "",
     ) -> None:
         ended_at = max(started_at, ended_at)
-        seen = TaskSeen(self.launch.attempt, index, self.launch.node, lane, started_at, ended_at, code, cause, problem)
+        used_mib = None
+        if code and cause in ("", CAUSE_MEMORY):
+            used_mib = self._handling.killed_for_memory(index)
+        if used_mib is not None:
+            cause = CAUSE_MEMORY
+            tasks.note_cause(self._folder / str(index), cause)  # its control group, which knows, goes soon
+        end = (started_at, ended_at, code, cause, problem, used_mib or None)
+        seen = TaskSeen(self.launch.attempt, index, self.launch.node, lane, *end)
         self.ended[index] = seen
         self._machine.report(seen)

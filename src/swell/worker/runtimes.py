@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import shlex
 import shutil
 import socket
@@ -17,6 +18,7 @@ from swell.worker.containers import Runtime
 KNOWN = ("podman", "docker")
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/bin/catatonit")
 SAID_BYTES = 4000  # of the end of a log, which may be long
+DOCKERS_ADVICE = "'docker run --help'"  # in the last line, after what went wrong
 SUBORDINATE_IDS = Path("/etc/subuid")
 RANGE = 65536  # ids that one user's containers need
 PACKAGES = ("swell_sdk", "kubernetesdlprofile")
@@ -62,7 +64,12 @@ def library() -> tuple[str, ...]:
     return tuple(spec.submodule_search_locations[0] for spec in found if spec and spec.submodule_search_locations)
 
 
-def refuse_without(runtime: Runtime | None) -> None:
+def refuse_without(runtime: Runtime | None, *, is_box: bool) -> None:
+    if runtime is None and is_box:
+        raise ValueError(
+            "the job has an image, but this machine has no podman, and docker cannot run containers as their users; "
+            "have the administrator install podman and restart the service"
+        )
     if runtime is None:
         raise ValueError(
             "the job has an image, but this machine has neither podman nor docker; install one, then: "
@@ -91,11 +98,25 @@ def refuse_taken(container: Container) -> None:
 
 def failure_text(log_path: Path) -> str:
     """What the runtime said when a container did not come up; nothing else has written to its log."""
-    with log_path.open("rb") as file:
-        file.seek(max(0, log_path.stat().st_size - SAID_BYTES))
-        lines = [line for line in file.read(SAID_BYTES).decode(errors="replace").splitlines() if line.strip()]
+    unknown = "the container runtime did not say why"
+    try:
+        with open(log_path, "rb", opener=_without_waiting) as file:
+            file.seek(max(0, log_path.stat().st_size - SAID_BYTES))
+            return last_words(file.read(SAID_BYTES).decode(errors="replace")) or unknown
+    except OSError:
+        return unknown
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """The log may be its user's own, who can hold a lease on it: whoever opens it then waits for 45 s."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+
+
+def last_words(said: str) -> str:
+    """The line that says what went wrong; empty: there is none."""
+    lines = [line.strip() for line in said.splitlines() if line.strip() and DOCKERS_ADVICE not in line]
     errors = [line for line in lines if "rror" in line]
-    return (errors or lines or ["the container runtime did not say why"])[-1].strip()
+    return (errors or lines or [""])[-1]
 
 
 def advice(said: str, user: str) -> str:

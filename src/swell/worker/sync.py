@@ -33,6 +33,7 @@ SOON_S = 0.01  # what somebody waits for: a gang's tasks, the end of a run, a la
 LATER_S = 0.3  # an array's tasks in between; at 700 a second one request carries two hundred
 RETRY_S = 0.3  # between attempts to reach the server
 TIMEOUT_S = 40.0
+COMPLAINTS_MAX = 100  # different ones in the log
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,7 @@ class ServerLink:
         self._version = 0
         self._server = ""  #: the server process that has been told everything
         self._met = ""  #: the one that answered last
+        self._said: set[str] = set()  #: complaints that are in the log already
         self.store = ""  #: the store we belong to; empty: none has answered yet
         self.heard_at = time.monotonic()
         self.gpu_utilization: float | None = None  #: told with whatever is sent next; None: not measured
@@ -125,7 +127,7 @@ class ServerLink:
         while True:
             try:
                 self._take_answer(line, line.post(self._document(Outbox(), hold_s=HOLD_S)))
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except Exception as error:  # noqa: BLE001  no answer ends a thread; HTTPException and OSError are the usual ones
                 line.close()
                 log.debug("no server: %s", error)
                 time.sleep(RETRY_S)
@@ -140,7 +142,7 @@ class ServerLink:
             try:
                 self._take_answer(line, line.post(self._document(sending, hold_s=0)))
                 time.sleep(SOON_S)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except Exception as error:  # noqa: BLE001  no answer ends a thread; HTTPException and OSError are the usual ones
                 line.close()
                 log.debug("not reported yet: %s", error)
                 with self._mutex:
@@ -169,7 +171,7 @@ class ServerLink:
             is_other = self._met != self._server
         launches = answer["launches"]
         if launches is not None:
-            parsed = tuple(Launch.from_document(launch) for launch in launches)
+            parsed = tuple([launch for document in launches if (launch := self._parse(document)) is not None])
             for digest in {launch.environment for launch in parsed}:
                 keep_environment(self._state, digest, line)
             with self._mutex:
@@ -178,6 +180,17 @@ class ServerLink:
                     self._desired = Desired(answer["version"], parsed)
         if launches is not None or is_other:
             self._wake()
+
+    def _parse(self, document: Any) -> Launch | None:
+        """None: it cannot be read. One job's launch must not keep the others' from being heard."""
+        try:
+            return Launch.from_document(document)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            text = f"a launch of the server's cannot be read, and is left out: {error!r}"
+            if text not in self._said and len(self._said) < COMPLAINTS_MAX:
+                self._said.add(text)
+                log.error("%s", text, exc_info=error)
+            return None
 
 
 def keep_environment(state: StateFolder, digest: str, line: _Line) -> None:

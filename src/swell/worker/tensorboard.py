@@ -1,21 +1,23 @@
 """Can somebody look at the training while it goes on?
 
 TensorBoard is started beside a job that asks for it and carries the attempt's marks, so whatever ends the attempt's
-leftovers ends it too, also after a crash of ours. It is the user's own program, from the job's PATH; where there is
-none the job runs all the same and its `tensorboard.log` says so.
+leftovers ends it too, also after a crash of ours. It is the user's own program, from the job's PATH, and found there by
+a process of the user's: a PATH of thousands of links would keep us looking for minutes. Where there is none the job
+runs all the same and its `tensorboard.log` says so.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 MARK = "SWELL_TENSORBOARD=1"
+NAME = "tensorboard"  # its folder beside those of the tasks, and its control group
 LOOPBACK = "127.0.0.1"
+FIND = """command -v tensorboard > /dev/null && exec tensorboard "$@"
+echo "there is no program tensorboard on the PATH of the job: pip install tensorboard"; exit 127"""
 
 
 class Beside(Protocol):
@@ -26,18 +28,13 @@ class Beside(Protocol):
     def members(self, *marks: bytes) -> list[int]: ...
 
 
-def start(folder: Path, logdir: str, workdir: str, port: int, env: dict[str, str], beside: Beside) -> str:
-    """Its address; empty: there is none. One that an earlier life of ours has started is found again."""
+def start(logdir: str, workdir: str, port: int, env: dict[str, str], beside: Beside) -> str:
+    """Its address. One that an earlier life of ours has started is found again."""
     address = f"http://{LOOPBACK}:{port}"
     if beside.members(MARK.encode()):
         return address
-    program = shutil.which("tensorboard", path=env.get("PATH", os.defpath))
-    if program is None:
-        with _log(folder) as log:
-            log.write(b"there is no program `tensorboard` on the job's PATH: pip install tensorboard\n")
-        return ""
-    argv = [program, "--logdir", str(Path(workdir) / logdir), "--host", LOOPBACK, "--port", str(port)]
-    beside.start_beside(argv, {**env, "SWELL_TENSORBOARD": "1"})
+    options = ["--logdir", str(Path(workdir) / logdir), "--host", LOOPBACK, "--port", str(port)]
+    beside.start_beside(["/bin/sh", "-c", FIND, "tensorboard", *options], {**env, "SWELL_TENSORBOARD": "1"})
     return address
 
 

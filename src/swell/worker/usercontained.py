@@ -24,6 +24,7 @@ from swell.model.launch import Launch
 from swell.worker import asuser
 from swell.worker.contained import ANSWER_S_MAX, ContainedTasks
 from swell.worker.containers import Outside, remove_words, render_user_command, render_user_waiter
+from swell.worker.limits import Limits
 from swell.worker.machine import Machine
 from swell.worker.runtimes import advice, failure_text
 from swell.worker.users import UserTasks
@@ -49,6 +50,9 @@ class UserContainedTasks(ContainedTasks):
         user = self._processes.user
         own = {**user.variables, **super().environment(shared)}
         return {**own, "XDG_RUNTIME_DIR": str(self._box.runtime_folder(user.uid))}
+
+    def _limits(self, lane: int) -> Limits | None:
+        return None  # rootless podman can make no groups; what it runs stays in the task's own
 
     def _refuse(self, outside: Outside) -> None:
         """Not what we could see: root must not tell a user what there is. podman says what they cannot mount."""
@@ -84,6 +88,9 @@ class UserContainedTasks(ContainedTasks):
         if index in self._killed or not self._processes.is_known:
             return self._outer.kill(index, keeper)
         return super().kill(index, keeper)
+
+    def killed_for_memory(self, index: int) -> int | None:
+        return self._processes.killed_for_memory(index)  # its processes are in the task's own group
 
     def problem(self, index: int, note: str) -> str:
         if note != "container":

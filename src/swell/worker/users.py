@@ -15,12 +15,10 @@ from pathlib import Path
 
 from swell.model.launch import Launch
 from swell.users import User, user_of_job
-from swell.worker import asuser, cgroups, processes, tasks
+from swell.worker import asuser, processes, tasks, tensorboard
 from swell.worker.machine import Machine
 from swell.worker.plain import PlainTasks
 from swell.worker.tasks import Found, Status
-
-TENSORBOARD = "tensorboard"  # its folder beside those of the tasks, and its control group
 
 
 class UserTasks(PlainTasks):
@@ -65,13 +63,13 @@ class UserTasks(PlainTasks):
         return str(token)
 
     def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None:
-        self._tensorboard_keeper = self.start_in(self._launch.workdir, TENSORBOARD, 0, tuple(argv), env)
+        self._tensorboard_keeper = self.start_in(self._launch.workdir, tensorboard.NAME, None, tuple(argv), env)
 
     def start_in(
         self,
         workdir: str,
         index: int | str,
-        lane: int,
+        lane: int | None,
         command: tuple[str, ...],
         env: dict[str, str],
         *,
@@ -79,18 +77,19 @@ class UserTasks(PlainTasks):
     ) -> int:
         user, folder = self.user, f"{self._folder}/{index}"
         tasks.claim(folder)
-        group = self._made_group(index)
-        return asuser.spawn(folder, lane, command, workdir, self._launch.umask, env, user, group, keeper=keeper)
+        groups, umask = self.made_groups(index, lane), self._launch.umask
+        return asuser.spawn(folder, lane or 0, command, workdir, umask, env, user, groups, keeper=keeper)
 
     def send(self, name: int | str, command: tuple[str, ...], env: dict[str, str]) -> subprocess.Popen[bytes]:
         """A command about a task, or about them all, in a control group of that name."""
-        return asuser.send(command, env, self.user, self._made_group(name))
+        return asuser.send(command, env, self.user, self._standing_groups(name))
 
-    def _made_group(self, name: int | str) -> Path | None:
-        group = self._group(name)
-        if group is not None:
-            cgroups.make(group)
-        return group
+    def _standing_groups(self, name: int | str) -> tuple[Path, ...]:
+        """Those of the task that it is about, as they are; where there are none yet, some without a task's limits."""
+        held = (
+            () if self._groups is None else tuple(base.folder / self._group_name(name) for base in self._groups.bases)
+        )
+        return tuple(group for group in held if group.is_dir()) or self.made_groups(name)
 
     def inspect(self, index: int) -> Found:
         """As its folder says. One whose keeper was killed lives on as long as its control group holds somebody."""
@@ -100,26 +99,11 @@ class UserTasks(PlainTasks):
             return replace(found, status=Status.ALIVE, note="")
         return found
 
-    def bury(self, index: int) -> None:
-        group = self._group(index)
-        if group is not None:
-            cgroups.remove(group)
-
     def confined(self, index: int | None = None) -> processes.Confined | None:
-        base, group = self._machine.groups, None if index is None else self._group(index)
-        if base is None:
-            return processes.Confined(self._uid, ())
-        groups = tuple(base.glob(f"{self._launch.attempt}.*")) if group is None else (group,)
-        return processes.Confined(self._uid, groups)
-
-    def _group(self, name: int | str) -> Path | None:
-        base = self._machine.groups
-        return None if base is None else base / f"{self._launch.attempt}.{name}"
+        return processes.Confined(self._uid, self._held_in(index))
 
     def clean_up(self) -> None:
-        confined = self.confined()
-        for group in confined.groups if confined is not None else ():
-            cgroups.remove(group)
+        super().clean_up()
         if self._tensorboard_keeper is not None:
             processes.reap(self._tensorboard_keeper)
         (self._box.tokens / str(self._launch.attempt)).unlink(missing_ok=True)

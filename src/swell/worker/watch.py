@@ -1,16 +1,17 @@
 """Whose GPU memory is it, and whose GPUs are idle?
 
 Events in, values out: samples of the driver and what runs here become what each run uses and what outsiders do. Whose
-a process is, is told by its session or group, its cgroup, or the marks in its environment: never by its number alone,
-which may be of another namespace or have been used again. What is told changes rarely, because a changed node is
-planned for anew: small differences are not mentioned.
+a process is, is told by its session or group, its control group, or the marks in its environment: never by its number
+alone, which may be of another namespace or have been used again. Anybody can write marks into their own environment,
+so they count only for a job that runs now and only on a process of that job's own user. What is told changes rarely,
+because a changed node is planned for anew: small differences are not mentioned.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from swell.model.cluster import Device, DeviceId
@@ -27,7 +28,9 @@ SILENT_SAMPLES = 3  # a busy driver may miss one; a GPU that has fallen off the 
 GAP_S_MAX = 3 * SAMPLE_S  # longer between two samples: nobody looked, so nobody knows
 QUIET_STEPS = 4  # a quiet run is told of so often within its window
 BUSY_S = 30.0  # utilisation is averaged over so long: about as often is it told
-OF_CGROUP = re.compile(r"swell[^/]*(?:/[^/]*)*?/[^/]*?(?<![0-9.])([0-9]+\.[0-9]+)(?![0-9.])")
+GROUP_NAME = re.compile(
+    r"([0-9]{1,18})\.([0-9]{1,9})\.([0-9]{1,18}|[a-z]+)"
+)  # attempt, then task or what stands beside
 
 Task = tuple[AttemptId, int]
 
@@ -39,6 +42,7 @@ class Claim:
     attempt: AttemptId
     keepers: dict[int, int]  #: their pids, which are their sessions and groups → index of the task
     devices: tuple[DeviceId, ...]
+    uid: int  #: as whom its processes run
     idle: IdlePolicy | None = None  #: None: they may idle
 
 
@@ -66,13 +70,14 @@ class Watch:
 
     def __init__(self, store: str = "", devices: Iterable[Device] = ()) -> None:
         self.store = store  #: the marks of our own processes carry it
+        self.groups: tuple[str, ...] = ()  #: above the control groups of tasks, as the kernel names them
         self._runs: dict[AttemptId, _Run] = {}
         self._gpus = {device.id: _Gpu(device.is_watched) for device in devices if not device.simulated}
         self._busy: deque[tuple[float, float]] = deque()  #: moments, and the mean of the GPUs then, percent
 
     def take(self, sample: Sample, claims: Iterable[Claim]) -> None:
         known = {claim.attempt: claim for claim in claims}
-        owners = {pid: owner_of(trace, self.store, known.values()) for pid, trace in sample.traces.items()}
+        owners = {pid: owner_of(trace, self.store, known, self.groups) for pid, trace in sample.traces.items()}
         for gpu in self._gpus.values():
             gpu.silent += 1
         for reading in sample.readings:
@@ -96,6 +101,10 @@ class Watch:
     def devices(self, offered: tuple[Device, ...]) -> tuple[Device, ...]:
         """What is offered, with what is known of it, without those that have stopped to answer."""
         return tuple([self._described(device) for device in offered if not self._is_silent(device)])
+
+    def lost(self, offered: tuple[Device, ...]) -> tuple[Device, ...]:
+        """Those that have stopped to answer."""
+        return tuple([device for device in offered if self._is_silent(device)])
 
     def keep(self, attempts: Iterable[AttemptId]) -> None:
         """Forget all others."""
@@ -150,24 +159,43 @@ class Watch:
         run.told = told_use(run.told, _seen(run, claim.idle))
 
 
-def owner_of(trace: Trace, store: str, claims: Iterable[Claim]) -> Task | None:
-    """The task it belongs to, also one that is over by now; None: an outsider."""
-    for claim in claims:
+def owner_of(trace: Trace, store: str, claims: Mapping[AttemptId, Claim], groups: tuple[str, ...] = ()) -> Task | None:
+    """The task it belongs to, of those that run here; None: an outsider."""
+    return _by_session(trace, claims) or _by_group(trace, claims, groups) or _by_marks(trace, store, claims)
+
+
+def _by_session(trace: Trace, claims: Mapping[AttemptId, Claim]) -> Task | None:
+    for claim in claims.values():
         for keeper, index in claim.keepers.items():
             if keeper in (trace.group, trace.session):
                 return claim.attempt, index
-    told = dict(trace.told)
-    if told.get("SWELL_STORE", store) != store:
-        return None  # of another server on this machine
-    index = int(told["SWELL_TASK_INDEX"]) if told.get("SWELL_TASK_INDEX", "").isdecimal() else 0
-    attempts = {claim.attempt for claim in claims}
-    in_cgroups = [AttemptId.parse(found[1]) for path in trace.cgroups if (found := OF_CGROUP.search(path))]
-    for attempt in in_cgroups:
-        if attempt in attempts:
-            return attempt, index
-    if "SWELL_STORE" in told and re.fullmatch(r"[0-9]+\.[0-9]+", told.get("SWELL_ATTEMPT", "")):
-        return AttemptId.parse(told["SWELL_ATTEMPT"]), index
     return None
+
+
+def _by_group(trace: Trace, claims: Mapping[AttemptId, Claim], groups: tuple[str, ...]) -> Task | None:
+    """Only the whole path counts: users may name folders of their own as they like."""
+    for path in trace.cgroups:
+        for base in groups:
+            inside = path.removeprefix(base + "/").partition("/")[0] if path.startswith(base + "/") else ""
+            name = GROUP_NAME.fullmatch(inside)
+            claim = None if name is None else claims.get(AttemptId(int(name[1]), int(name[2])))
+            if name is not None and claim is not None:
+                return claim.attempt, _task_of(claim, name[3])
+    return None
+
+
+def _by_marks(trace: Trace, store: str, claims: Mapping[AttemptId, Claim]) -> Task | None:
+    told = dict(trace.told)
+    claim = next((claim for claim in claims.values() if told.get("SWELL_ATTEMPT") == str(claim.attempt)), None)
+    if claim is None or told.get("SWELL_STORE") != store or trace.uid != claim.uid:
+        return None
+    return claim.attempt, _task_of(claim, told.get("SWELL_TASK_INDEX", ""))
+
+
+def _task_of(claim: Claim, told: str) -> int:
+    """The task that it says it is of, if there is one; else any of the same job."""
+    tasks = {str(index): index for index in claim.keepers.values()}
+    return tasks.get(told, min(tasks.values(), default=0))
 
 
 def outsiders_mib(reading: Reading, strangers: list[GpuProcess], *, ours_mib: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import http.client
 import json
+import pwd
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,3 +94,44 @@ def test_a_plain_port_acts_as_the_user_it_was_opened_for(box: Service) -> None:
     finally:
         ask(box, OWNER, "POST", f"/jobs/{job}/cancel")
         assert ask(box, ADMIN, "DELETE", f"/doors/{opened['port']}").status == 204
+
+
+@pytest.fixture(scope="module")
+def with_admins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A box of which OTHER is an administrator, without being root."""
+    group = grp.getgrgid(pwd.getpwuid(OTHER).pw_gid).gr_name
+    made = Service(tmp_path_factory.mktemp("box"), box=Box(group, runtime_folder=Path("/run/swell-test")))
+    yield made
+    made.close()
+
+
+def test_only_root_opens_a_door_in_anothers_name(with_admins: Service) -> None:
+    """An administrator who is not root could have run programs as everybody by `door open --as`."""
+    box = with_admins
+    asked = {"name": "kubeprofiler", "port": 0, "user": name_of(OWNER)}
+    assert ask(box, OTHER, "POST", "/doors", asked).error == (
+        403,
+        "Denied",
+        (
+            f"a door in the name of {name_of(OWNER)!r} lets everybody act as them, so only root may open it; "
+            "without --as it acts in your own name"
+        ),
+    )
+    assert ask(box, OTHER, "POST", "/doors", {**asked, "user": "root"}).status == 403
+    own = ask(box, OTHER, "POST", "/doors", {"name": "genai", "port": 0})
+    assert (own.status, own.json["owner"]) == (201, name_of(OTHER))
+    named = ask(box, ADMIN, "POST", "/doors", asked)
+    assert (named.status, named.json["owner"]) == (201, name_of(OWNER))
+    for opened in (own, named):
+        assert ask(box, ADMIN, "DELETE", f"/doors/{opened.json['port']}").status == 204
+
+
+def test_a_door_on_a_port_that_users_can_take_says_so(box: Service) -> None:
+    opened = ask(box, ADMIN, "POST", "/doors", {"name": "genai", "port": 0, "user": name_of(OWNER)}).json
+    assert opened["warning"] == (
+        f"any user of this machine can listen on port {opened['port']} while the server is away, and be sent what "
+        "clients send there; one below 1024 only root can take"
+    )
+    [listed] = ask(box, ADMIN, "GET", "/doors").json["doors"]
+    assert listed == opened
+    assert ask(box, ADMIN, "DELETE", f"/doors/{opened['port']}").status == 204

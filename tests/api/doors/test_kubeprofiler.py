@@ -245,13 +245,32 @@ def test_the_old_submit_makes_a_job(service):
 
 
 def test_it_shares_a_gpu_when_it_says_so_and_how_much_it_needs(service):
-    asked = {"estimatedMemory": 4096}
+    asked = {"estimatedMemory": 12}
     found = [submitted(service, **asked, disableGPUSharing=unshared)[1]["id"] for unshared in (False, True)]
     roles = [shown(service, job)["spec"]["roles"][0] for job in found]
-    assert [(role["gpus"], role["gpu_memory_mib"]) for role in roles] == [(0, 4096), (1, 4096)]
-    assert [shown(service, job)["spec"]["env"]["RESERVED_MEM"] for job in found] == ["4096", "4096"]
+    assert [(role["gpus"], role["gpu_memory_mib"]) for role in roles] == [(0, 12), (1, 12)]
+    assert [shown(service, job)["spec"]["env"]["RESERVED_MEM"] for job in found] == ["12", "12"]
     for job in found:
         cancel(service, job)
+
+
+def test_a_job_that_no_gpu_here_could_hold_is_refused(service):
+    service.worker.sync()
+    status, answer = submitted(service, estimatedMemory=4096, disableGPUSharing=False)
+    assert (status, answer["error"][: len(REFUSED)]) == (400, REFUSED)
+
+
+REFUSED = "job 'old' could never run here: it wants 0 CPUs, 4 GiB of one GPU's memory, but this machine has"
+
+
+@pytest.mark.parametrize(("word", "gpus"), [("yes", 1), ("1", 1), ("off", 4)])
+def test_a_switch_is_understood_in_the_words_people_use(service, word, gpus):
+    service.worker.sync()
+    _, answer = submitted(service, isSingleGPU=word)
+    assert shown(service, answer["id"])["spec"]["width_max"] == gpus
+    cancel(service, answer["id"])
+    status, answer = submitted(service, isSingleGPU="maybe")
+    assert (status, answer["error"]) == (400, "isSingleGPU must be true or false, but is text: 'maybe'")
 
 
 def test_without_isSingleGPU_it_is_elastic_up_to_the_widest_machine(service):  # noqa: N802

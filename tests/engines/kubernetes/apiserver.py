@@ -63,7 +63,7 @@ class ApiServer:
         self.bookmark_s = 0.05
         self.logs: dict[Key, list[bytes]] = {}
         self.pod_logs: dict[Key, PodLogs] = {}
-        self.denied: dict[tuple[str, str], str] = {}  # verb and plural → message of a 403
+        self.denied: dict[tuple[str, ...], str] = {}  # verb, plural and perhaps a namespace → message of a 403
         self._listener = Listener(self._answer, tls)
         host, port = self._listener.server_address[:2]
         self.url = f"{'https' if tls else 'http'}://{host!s}:{port}"
@@ -152,8 +152,9 @@ class ApiServer:
             return _discovery(request.path, served)
         place = _place(request.path)
         verb = "list" if request.method == "GET" and place.name is None else request.method
-        if (verb, place.plural) in self.denied:
-            raise Refusal(403, "Forbidden", self.denied[verb, place.plural])
+        for asked in ((verb, place.plural), (verb, place.plural, place.namespace or "")):
+            if asked in self.denied:
+                raise Refusal(403, "Forbidden", self.denied[asked])
         if request.query.get("watch") == "true":
             return self._watch(place, request, wire)
         if place.sub == "log":
@@ -166,6 +167,8 @@ class ApiServer:
 
     def _write(self, place: Place, request: Request) -> Document:
         body = request.document
+        if request.method == "POST" and request.query.get("dryRun"):
+            return self._try_out(place, body)
         if request.method == "POST":
             return self._post(place, body)
         if request.method == "PUT":
@@ -173,6 +176,13 @@ class ApiServer:
         if request.method == "PATCH":
             return self._patch(place, body, request.headers["content-type"])
         return self.storage.delete(place.plural, place.key, body.get("preconditions", {}))
+
+    def _try_out(self, place: Place, body: Document) -> Document:
+        """As if it were created."""
+        name = body["metadata"]["name"]
+        if (place.namespace or "", name) in self.storage.state(place.plural):
+            raise Refusal(409, "AlreadyExists", f'{place.plural} "{name}" already exists')
+        return body
 
     def _post(self, place: Place, body: Document) -> Document:
         if place.plural == "tokenreviews":
@@ -344,7 +354,7 @@ def _matches(place: Place, request: Request, document: Document | None) -> bool:
 
 def _field(document: Any, path: str, value: str) -> bool:
     for part in path.split("."):
-        document = document[part]
+        document = document.get(part) if isinstance(document, dict) else None
     return bool(document == value)
 
 

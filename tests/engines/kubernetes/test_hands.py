@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from swell.engines.kubernetes import Port
+from swell.engines.kubernetes.failures import AlreadyExists
 from swell.engines.kubernetes.hands import Hands
+from swell.engines.kubernetes.jobplaces import JobPlaces
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.resources import Resource
 from swell.engines.kubernetes.steps import Change, Create, Resume, Suspend
 from swell.engines.kubernetes.wanted import Memory
-from swell.errors import Conflict, NotFound
+from swell.errors import Conflict, NotFound, Rejected
 
+from .apiserver import ApiServer
 from .pieces import make_object, make_seen, make_wanted
 
 PYTORCHJOBS = Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob")
@@ -32,7 +35,7 @@ def hands(port: Port, manifest: dict[str, Any]) -> Hands:
         cluster,
         lambda _: manifest,
         store="s",
-        namespace="team",
+        places=JobPlaces("team", "home"),
         is_active=lambda _: True,
         runtime_class=lambda: None,
     )
@@ -177,3 +180,55 @@ def test_jobs_of_a_jobset_that_have_done_some_of_it_are_made_anew_by_their_set()
     jobs[0] = {"metadata": {**metadata, "uid": "anew"}, "status": {}}
     hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
     assert [patch["spec"]["suspend"] for patch in patches] == [False]
+
+
+# -- names that somebody has already -----------------------------------------------------------------------------------
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": {"containers": [{"name": "main"}]}}
+NAMED_BY_US = {**POD, "metadata": {"name": "train", "generateName": "train-"}}
+
+
+def others(server: ApiServer, job: str | None, store: str = "s") -> None:
+    labels = {} if job is None else {"swell.dev/job": job, "swell.dev/store": store}
+    server.storage.create("pods", ("team", "train"), {**POD, "metadata": {"labels": labels}})
+
+
+def create(port: Port, manifest: dict[str, Any]) -> None:
+    hands(port, manifest).do(Create(0), make_wanted(tasks=1), make_seen(None), Memory())
+
+
+def names(server: ApiServer) -> list[str]:
+    return [name for _, name in server.storage.state("pods")]
+
+
+@pytest.mark.parametrize(
+    ("job", "store", "what"),
+    [(None, "s", "kubectl delete pod train -n team"), ("8", "s", "swell cancel 8"), ("8", "another", "kubectl delete")],
+)
+def test_an_object_of_the_users_is_never_renamed(
+    job: str | None, store: str, what: str, server: ApiServer, port: Port
+) -> None:
+    """What is in it may go by its name: MASTER_ADDR of the second JobSet named the first one's pod."""
+    others(server, job, store)
+    with pytest.raises(AlreadyExists, match=f'pods "train" already exists in namespace "team".* {what}'):
+        create(port, POD)
+    assert names(server) == ["train"]
+
+
+def test_what_was_made_for_this_job_before_is_found_again(server: ApiServer, port: Port) -> None:
+    others(server, "7")
+    create(port, POD)
+    assert names(server) == ["train"]
+
+
+def test_a_name_that_we_chose_is_changed(server: ApiServer, port: Port) -> None:
+    others(server, None)
+    create(port, NAMED_BY_US)
+    assert names(server) == ["train", "train-7"]
+
+
+def test_nothing_of_a_job_is_made_where_the_servers_secrets_are(server: ApiServer, port: Port) -> None:
+    """Also not of one that was accepted by a server before this one."""
+    with pytest.raises(Rejected, match="jobs are not made in namespace 'home', which is Swell's own"):
+        create(port, {**POD, "metadata": {"name": "train", "namespace": "home"}})
+    assert names(server) == []

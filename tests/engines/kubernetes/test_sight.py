@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.jobplaces import JobPlaces
 from swell.engines.kubernetes.life import Life, logs_of
 from swell.engines.kubernetes.logstream import PodLog
 from swell.engines.kubernetes.objects import ObjectSeen
@@ -52,7 +53,7 @@ class Watched:
 
 def look(life: Life, found: ObjectSeen | None, *pods: PodSeen, departed: Sequence[PodSeen] = ()) -> Seen:
     cluster = cast(Cluster, Watched(found, list(pods), {pod.uid: pod for pod in departed}))
-    return Sight(cluster, "s", lambda document: str(document["metadata"]["namespace"])).look(life, {})
+    return Sight(cluster, "s", JobPlaces("jobs")).look(life, {})
 
 
 @pytest.mark.parametrize("document", [OURS, THEIRS], ids=["made by us", "by kubectl"])

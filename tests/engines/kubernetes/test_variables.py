@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swell.engines.kubernetes.hands import variables
+from swell.model.task_environment import Ranks
 
 from .pieces import SECOND, make_wanted
 
@@ -13,6 +14,7 @@ STORE = "0123456789abcdef"
 
 def test_a_gang_is_told_what_it_is_and_where() -> None:
     assert variables(make_wanted(2, gpus=4, own={"SWELL_CHECKPOINTS": "/c"}), STORE) == {
+        "PYTHONUNBUFFERED": "1",
         "SWELL_CHECKPOINTS": "/c",
         "SWELL_JOB_ID": "7",
         "SWELL_JOB_NAME": "train",
@@ -29,10 +31,17 @@ def test_a_gang_is_told_what_it_is_and_where() -> None:
 
 
 def test_one_that_is_alone_is_rank_0_of_1_and_a_later_attempt_says_so() -> None:
-    told = variables(make_wanted(1, attempt=SECOND), STORE)
+    told = variables(make_wanted(1, attempt=SECOND, ranks=Ranks.ALONE), STORE)
 
     named = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "JOB_RESTARTED")
-    assert {name: told.get(name) for name in named} == dict(zip(named, ("0", "0", "1", "TRUE"), strict=True))
+    assert {name: told.get(name) for name in named} == dict(zip(named, ("0", None, "1", "TRUE"), strict=True))
+
+
+def test_one_that_starts_a_rank_for_each_of_its_gpus_is_told_of_none() -> None:
+    told = variables(make_wanted(1, gpus=4, ranks=Ranks.INSIDE), STORE)
+
+    named = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NUM_GPUS")
+    assert {name: told.get(name) for name in named} == dict(zip(named, (None, None, "1", "4"), strict=True))
 
 
 def test_an_array_counts_all_its_indices_whatever_runs_at_once_and_is_left() -> None:

@@ -12,6 +12,15 @@
 {{- printf "%s-%s" .Release.Namespace (include "swell.name" .) | trunc 58 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Of jobs that name none. */}}
+{{- define "swell.jobsNamespace" -}}
+{{- $name := default (printf "%s-jobs" (.Release.Namespace | trunc 58 | trimSuffix "-")) .Values.jobsNamespace -}}
+{{- if eq $name .Release.Namespace -}}
+{{- fail (printf "jobsNamespace is %s, the release's own namespace: whoever may create pods there can mount the server's secrets; name another" $name) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
 {{- define "swell.selector" -}}
 app.kubernetes.io/name: swell
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -45,7 +54,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- $address := trimAll "[]" .Values.listenAddress -}}
 {{- range list .Values.doors.manager .Values.doors.monitor .Values.doors.jobMetadata -}}
-{{- $hosts := include "swell.hosts" (dict "root" $root "service" .service) | fromJsonArray -}}
+{{- $hosts := list -}}
+{{- range prepend (.aliases | default list) .service -}}
+{{- $hosts = concat $hosts (include "swell.hosts" (dict "root" $root "service" .) | fromJsonArray) -}}
+{{- end -}}
 {{- $doors = append $doors (dict "name" "genai" "port" (int .port) "user" $user "address" $address "hosts" $hosts) -}}
 {{- end -}}
 {{- end -}}

@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from swell.api.caller import SCOPE_KEY as CALLER_KEY
-from swell.api.doors.address import read_address_token
+from swell.api.connections import SEAT
+from swell.api.credentials import ADDRESS, DOOR_SCOPE, find_by_text
 from swell.api.doors.genai import genai_router
 from swell.api.doors.kubeprofiler import kubeprofiler_router
 from swell.api.doors.visitor import SCOPE_KEY, Visitor
 from swell.api.doors.wire import door_app
 from swell.api.refusals import Refusals
 from swell.api.services import Services
+from swell.api.turns import Turns
 from swell.api.wire import Json
-from swell.controller.reporting import read_token
-from swell.errors import NotFound
+from swell.errors import NotFound, TooMany
 from swell.store import DoorRecord
 
 CAPABILITY = "/d/"
@@ -42,8 +43,10 @@ class Doors:
         routers = {"genai": genai_router(services), "kubeprofiler": kubeprofiler_router(services)}
         self.rooms = {name: door_app([router]) for name, router in routers.items()}
         self._all = door_app(list(routers.values()))
+        self._turns = Turns()
         self._refused, self._said_at = 0, 0.0
         self._refusals = Refusals(log)  #: of the opened ports, all together
+        self._refusals.tell = services.audit.refused
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if not scope["path"].startswith(CAPABILITY):
@@ -58,14 +61,17 @@ class Doors:
         room, visitor = entered
         path = f"/{rest}"
         inside = {**scope, "path": path, "raw_path": path.encode(), SCOPE_KEY: visitor, CALLER_KEY: visitor.caller}
-        await room(inside, receive, send)
+        seat = scope.get("state", {}).get(SEAT)
+        if seat is not None:
+            seat.belongs_to(visitor.caller.user, share=self._services.is_shared)
+        await _in_turn(self._turns, visitor, room, inside, receive, send)
 
     def listener(self, door: DoorRecord, hosts: Sequence[str]) -> Any:
         """What an opened port serves: one door, in the name of whoever opened it, without an admin's rights."""
         return Listener(self.rooms[door.name], door, hosts, self._services, self._refusals)
 
     def _by_job(self, token: str) -> tuple[Any, Visitor] | None:
-        attempt = read_token(self._services.job_secret, token, self._services.now())
+        attempt = self._services.job_secrets.read(token, self._services.now())
         if attempt is None:
             return None
         try:
@@ -78,12 +84,14 @@ class Doors:
         return None if caller is None else (self._all, Visitor(caller, attempt))
 
     def _by_user(self, token: str) -> tuple[Any, Visitor] | None:
-        found = read_address_token(self._services.job_secret, token, self._services.now())
-        if found is None or found[0] not in self.rooms:
+        found = find_by_text(self._services, ADDRESS, token)
+        if found is None or self._services.now() > found.expires_at:
             return None
-        door, user = found
-        caller = self._services.acting_for(user, f"address of door {door}")
-        return None if caller is None else (self.rooms[door], Visitor(caller))
+        door = found.scope.removeprefix(DOOR_SCOPE)
+        caller = self._services.acting_for(found.owner, f"address {found.id} of door {door}")
+        if caller is None or caller.uid != found.uid or door not in self.rooms:
+            return None  # the account is gone, or its name belongs to somebody else
+        return self.rooms[door], Visitor(caller)
 
     def _note_refusal(self, scope: Scope) -> None:
         self._refused += 1
@@ -92,6 +100,7 @@ class Doors:
             log.warning(
                 "refused %d requests under addresses that are forged or over, last: %s", self._refused, _from(scope)
             )
+            self._services.audit.refused(_from(scope), f"{self._refused} requests under addresses that are no good")
             self._refused, self._said_at = 0, now
 
 
@@ -106,6 +115,7 @@ class Listener:
         self._origins = {None, *(f"http://{host}" for host in self._hosts)}  #: None: no page sent it
         self._services = services
         self._refusals = refusals
+        self._turns = Turns()
         self._owner, self._origin = door.owner, f"door {door.name} on port {door.port}"
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -120,10 +130,21 @@ class Listener:
             said = f"{self._owner}, who opened this port, is nobody here any more"
         else:
             noting = self._refusals.noting_climbers(scope, _from(scope), send)
-            await self._room({**scope, SCOPE_KEY: Visitor(caller), CALLER_KEY: caller}, receive, noting)
+            visitor = Visitor(caller)
+            inside = {**scope, SCOPE_KEY: visitor, CALLER_KEY: caller}
+            await _in_turn(self._turns, visitor, self._room, inside, receive, noting)
             return
         self._refusals.note(_from(scope), f"{self._origin}: Host {host!r}, Origin {origin!r}: {said}")
         await Json({"error": said}, 403)(scope, receive, send)
+
+
+async def _in_turn(turns: Turns, visitor: Visitor, room: Any, scope: Scope, receive: Any, send: Any) -> None:
+    """A door's requests are those of who comes through it."""
+    try:
+        async with turns.one(visitor.caller.user):
+            await room(scope, receive, send)
+    except TooMany as problem:
+        await Json({"error": str(problem)}, 429)(scope, receive, send)
 
 
 def _from(scope: Scope) -> str:

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Depends, Request, Response
 
 from swell.api.doors import records
+from swell.api.doors.deployment import deploy_manifest
 from swell.api.doors.ledger import Ledger
 from swell.api.doors.records import Record, merged, new_record, record_of, with_checkpoint
 from swell.api.doors.scaling import EPSILON, free_gpus, new_width
 from swell.api.doors.visitor import Visitor, visitor_of
-from swell.api.doors.wire import json_object, need, number, text
+from swell.api.doors.wire import json_object, need, number, read_body, text
 from swell.api.reports import Pace
 from swell.api.services import Services
 from swell.api.wire import Json
 from swell.errors import Conflict
+from swell.manifests.read import MANIFEST_BYTES_MAX
 from swell.model.job import JobState, ResizeMode
 from swell.model.training import Checkpoint, Report
 from swell.store import JobRecord
@@ -45,21 +47,33 @@ def _add_manager(router: APIRouter, services: Services) -> None:
     async def scale_one(name: str, visitor: By) -> Response:
         """Now: what it did since its checkpoint is lost, as those who call this expect."""
         visitor.refuse_jobs("scaling")
-        job = visitor.find_one(services.store, name)
+        job = await services.read(visitor.caller.user, lambda: visitor.find_one(services.store, name))
         return _said(await _scale(services, visitor, job))
 
     @router.post("/scale")
     async def scale_any(visitor: By) -> Response:
         """The first that gains by it: most recent checkpoint first, because it loses least; then by arrival."""
         visitor.refuse_jobs("scaling")
-        known = await run_in_threadpool(Ledger(services, visitor).live)
-        pairs = [(record_of(job, {}) | {"id": job.id}, job) for job in known]
-        found = [record for record, _ in pairs]
-        jobs = {job.id: job for _, job in pairs}
-        for record in (*records.by_checkpoint_limit(found), *records.by_arrival(found)):
-            if await _scale(services, visitor, jobs[record["id"]]):
+        for job in await services.read(visitor.caller.user, lambda: _scalable(services, visitor)):
+            if await _scale(services, visitor, job):
                 return _said(True)
         return _said(False)
+
+    @router.post("/deploy")
+    async def deploy(request: Request, visitor: By) -> Response:
+        """What `main.py deploy -f` did inside the manager's pod. The body is the file: YAML, or one object as JSON."""
+        visitor.refuse_jobs("deploying")
+        jobs = await deploy_manifest(services, visitor, await read_body(request, MANIFEST_BYTES_MAX))
+        records = [record_of(job, {}) | {"job_id": job.id} for job in jobs]
+        return Json({"message": "Deployed", "jobs": records}, 201)
+
+
+def _scalable(services: Services, visitor: Visitor) -> list[JobRecord]:
+    """In the order in which they are tried; only those whose width would change."""
+    known = {job.id: job for job in Ledger(services, visitor).live() if _width_wanted(services, job) is not None}
+    found = [record_of(job, {}) | {"id": job.id} for job in known.values()]
+    order = dict.fromkeys(record["id"] for record in (*records.by_checkpoint_limit(found), *records.by_arrival(found)))
+    return [known[job] for job in order]
 
 
 def _said(is_scaled: bool) -> Response:
@@ -68,17 +82,25 @@ def _said(is_scaled: bool) -> Response:
 
 async def _scale(services: Services, visitor: Visitor, job: JobRecord) -> bool:
     """False: it has the width it would get, or all that its user may hold, or may not be stopped."""
-    snapshot = services.controller.snapshot
-    view = snapshot.jobs_by_id.get(job.id)
-    if view is None or view.shape.is_array or view.mode is ResizeMode.NEVER:
-        return False
-    width = new_width(view, snapshot)
-    if width == view.width or view.state not in (JobState.STARTING, JobState.RUNNING):
+    width = await services.read(visitor.caller.user, lambda: _width_wanted(services, job))
+    if width is None:
         return False
     by, origin = visitor.caller.user, visitor.caller.origin
     done = services.controller.scale(job.id, width, by=by, origin=origin, is_now=True, is_kept=False)
     await asyncio.wrap_future(done)
     return True
+
+
+def _width_wanted(services: Services, job: JobRecord) -> int | None:
+    """What it would get; None: that is what it has, or it does not run, or may not be stopped."""
+    snapshot = services.controller.snapshot
+    view = snapshot.jobs_by_id.get(job.id)
+    if view is None or view.shape.is_array or view.mode is ResizeMode.NEVER:
+        return None
+    if view.state not in (JobState.STARTING, JobState.RUNNING):
+        return None
+    width = new_width(view, snapshot)
+    return None if width == view.width else width
 
 
 # -- job metadata: what changes ------------------------------------------------------------------------------------
@@ -182,34 +204,38 @@ def _timed(before: Checkpoint | None, now: Checkpoint) -> tuple[tuple[int, float
 
 
 def _add_reads(router: APIRouter, services: Services) -> None:
-    async def every(visitor: Visitor) -> list[Record]:
-        return await run_in_threadpool(Ledger(services, visitor).every)
+    async def every(visitor: Visitor, choose: Callable[[list[Record]], list[Record]]) -> Response:
+        return await services.read(visitor.caller.user, lambda: Json(choose(Ledger(services, visitor).every())))
 
     @router.get("/get_job/{name}")
     async def get_job(name: str, visitor: By) -> Response:
         ledger = Ledger(services, visitor)
-        job = ledger.job(name)
-        return Json(ledger.foreign(name) if job is None else ledger.record(job))
+
+        def read() -> Record:
+            job = ledger.job(name)
+            return ledger.foreign(name) if job is None else ledger.record(job)
+
+        return Json(await services.read(visitor.caller.user, read))
 
     @router.get("/get_all_jobs")
     async def get_all_jobs(visitor: By) -> Response:
-        return Json(await every(visitor))
+        return await every(visitor, lambda found: found)
 
     @router.get("/get_jobs_by_arrival")
     async def get_jobs_by_arrival(visitor: By) -> Response:
-        return Json(records.by_arrival(await every(visitor)))
+        return await every(visitor, records.by_arrival)
 
     @router.get("/get_jobs_by_checkpoint_limit")
     async def get_jobs_by_checkpoint_limit(visitor: By) -> Response:
-        return Json(records.by_checkpoint_limit(await every(visitor)))
+        return await every(visitor, records.by_checkpoint_limit)
 
     @router.get("/get_jobs_by_difference/{difference:int}")
     async def get_jobs_by_difference(difference: int, visitor: By) -> Response:
-        return Json(records.by_difference(await every(visitor), difference))
+        return await every(visitor, lambda found: records.by_difference(found, difference))
 
     @router.get("/get_scale_down_jobs_by_checkpoint/{needed:int}")
     async def get_scale_down_jobs_by_checkpoint(needed: int, visitor: By) -> Response:
-        return Json(records.scale_down(await every(visitor), needed))
+        return await every(visitor, lambda found: records.scale_down(found, needed))
 
 
 # -- monitor -------------------------------------------------------------------------------------------------------
@@ -217,15 +243,15 @@ def _add_reads(router: APIRouter, services: Services) -> None:
 
 def _add_monitor(router: APIRouter, services: Services) -> None:
     @router.get("/freegpu")
-    async def freegpu() -> Response:
-        return Json(free_gpus(services.controller.snapshot))
+    async def freegpu(visitor: By) -> Response:
+        return Json(await services.read(visitor.caller.user, lambda: free_gpus(services.controller.snapshot)))
 
     @router.get("/resourcequota/{namespace}")
     async def resourcequota(namespace: str, visitor: By) -> Response:
         """A namespace of a cluster has what its quota says; any other all GPUs, or as many as its user may hold."""
         if services.members is not None:
             await services.members.refuse_looking(visitor.caller, namespace)
-        quota = await run_in_threadpool(services.gpu_quota, namespace)
+        quota = await services.pools.cluster.run(visitor.caller.user, lambda: services.gpu_quota(namespace))
         if quota is not None:
             return Json({"limit": quota[0], "used": quota[1]})
         snapshot, user = services.controller.snapshot, visitor.caller.user

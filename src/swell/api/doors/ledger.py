@@ -62,10 +62,10 @@ class Ledger:
         return [record_of(job, noted.get(job.name, {})) for some in shown.values() for job in some] + others
 
     def record(self, job: JobRecord) -> Record:
-        return record_of(job, self.services.store.doors.foreign(self._owner).get(job.name, {}))
+        return record_of(job, self.services.store.doors.foreign_one(self._owner, job.name) or {})
 
     def foreign(self, name: str) -> Record:
-        found = None if self.visitor.attempt else self.services.store.doors.foreign(self._owner).get(name)
+        found = None if self.visitor.attempt else self.services.store.doors.foreign_one(self._owner, name)
         if found is None:
             raise _unknown(name)
         return found
@@ -116,7 +116,7 @@ class Ledger:
         if job is not None:
             done = self.services.controller.delete([job], by=self._owner, origin=self.visitor.caller.origin)
             await asyncio.wrap_future(done)
-        elif name not in self.services.store.doors.foreign(self._owner):
+        elif self.services.store.doors.foreign_one(self._owner, name) is None:
             raise _unknown(name)
         await self._write("RecordDeleted", name, lambda _: None)
 

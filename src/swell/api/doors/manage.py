@@ -1,4 +1,4 @@
-"""Endpoints for doors themselves: make an address, open a port, close it, list what is open."""
+"""Endpoints for the ports of doors: open one, close it, list what is open."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from pydantic import Field
 
 from swell.api.caller import Caller, caller_of
 from swell.api.documents import iso
-from swell.api.doors.address import make_address_token
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Json, Strict
 from swell.errors import Conflict, Denied, NotFound, Rejected
+from swell.listening import first_port_of_users
 from swell.manifests.fields import did_you_mean
 from swell.store import Changes, DoorRecord, EventRecord
 
 DOORS = ("genai", "kubeprofiler")
-LASTS_S_DEFAULT = 30 * 86400.0
-LASTS_S_MAX = 366 * 86400.0  # it cannot be taken back, so it must end by itself
 
 By = Annotated[Caller, Depends(caller_of)]
 
@@ -31,18 +29,13 @@ class Opening(Strict):
     user: str | None = Field(default=None, max_length=100, description="in whose name it acts; null: the caller's")
 
 
-class Addressing(Strict):
-    name: str = Field(description="which door: genai or kubeprofiler")
-    lasts_s: float = Field(default=LASTS_S_DEFAULT, gt=0, le=LASTS_S_MAX, allow_inf_nan=False)
-
-
 def doors_router(services: Services) -> APIRouter:
     router = APIRouter(prefix="/api/v1/doors", tags=["doors"], responses=ERRORS)
     store, keeper = services.store, services.doorkeeper
 
     def document(door: DoorRecord) -> dict[str, Any]:
         found = {**asdict(door), "opened_at": iso(door.opened_at), "url": f"http://127.0.0.1:{door.port}"}
-        return {**found, "problem": keeper.problems.get(door.port)}
+        return {**found, "problem": keeper.problems.get(door.port), "warning": _warning(services, door)}
 
     async def note(event: EventRecord) -> None:
         await asyncio.wrap_future(store.record(Changes(events=[event])))
@@ -56,7 +49,7 @@ def doors_router(services: Services) -> APIRouter:
     async def open_door(body: Opening, caller: By) -> Response:
         """Serve a door on a port of its own, without a token, in somebody's name; admins only."""
         _refuse_unless_admin(caller, "open")
-        _refuse_unknown(body.name)
+        refuse_unknown(body.name)
         owner = await asyncio.to_thread(_owner, services, caller, body.user)
         if any(door.port == body.port for door in store.doors.opened()):
             raise Conflict(f"port {body.port} has a door already; close it first: swell door close --port {body.port}")
@@ -84,15 +77,6 @@ def doors_router(services: Services) -> APIRouter:
         await asyncio.to_thread(keeper.close, port)
         return Response(status_code=204)
 
-    @router.post("/address", status_code=201)
-    async def address(body: Addressing, caller: By) -> Response:
-        """An address that needs no header, for one door, in the caller's name. Only that it was made is stored."""
-        _refuse_unknown(body.name)
-        expires_at = services.now() + body.lasts_s
-        await note(caller.did("DoorAddressMade", door=body.name, expires_at=iso(expires_at)))
-        token = make_address_token(services.job_secret, door=body.name, user=caller.user, expires_at=expires_at)
-        return Json({"address": f"{services.url}/d/{token}", "expires_at": iso(expires_at)}, 201)
-
     return router
 
 
@@ -100,7 +84,7 @@ def open_standing(services: Services) -> None:
     """Those of config.json, each time the server starts. A mistake in them keeps it from starting."""
     operator = Caller(services.owner, is_admin=True, origin="config.json")
     for door in services.config.doors:
-        _refuse_unknown(door.name)
+        refuse_unknown(door.name)
         _owner(services, operator, door.user)
         services.doorkeeper.stand(door, services.now())
     standing = services.doorkeeper.standing
@@ -109,12 +93,22 @@ def open_standing(services: Services) -> None:
         services.store.record(Changes(events=opened)).result()
 
 
+def _warning(services: Services, door: DoorRecord) -> str | None:
+    """None: nobody else can take this port while the server is away."""
+    if services.box is None or door.port < first_port_of_users():
+        return None
+    return (
+        f"any user of this machine can listen on port {door.port} while the server is away, and be sent what clients "
+        f"send there; one below {first_port_of_users()} only root can take"
+    )
+
+
 def _owner(services: Services, caller: Caller, user: str | None) -> str:
     """Whoever reaches the port acts as this one, so it is never root."""
     name = user or caller.user
+    if name != caller.user:
+        _refuse_naming(services, caller, name)
     found = services.acting_for(name, caller.origin)
-    if not services.is_shared and name != caller.user:
-        raise Rejected(f"this server is {caller.user}'s alone; a door acts in their name, not in {name!r}'s")
     if found is None:
         raise Rejected(f"there is no user {name!r} on this machine")
     if found.uid == 0:
@@ -125,7 +119,18 @@ def _owner(services: Services, caller: Caller, user: str | None) -> str:
     return name
 
 
-def _refuse_unknown(name: str) -> None:
+def _refuse_naming(services: Services, caller: Caller, name: str) -> None:
+    """Who opens a door in another's name can act as them: that is for whoever can do so anyway."""
+    if not services.is_shared:
+        raise Rejected(f"this server is {caller.user}'s alone; a door acts in their name, not in {name!r}'s")
+    if not caller.is_operator:
+        raise Denied(
+            f"a door in the name of {name!r} lets everybody act as them, so only {services.operator} may open it; "
+            "without --as it acts in your own name"
+        )
+
+
+def refuse_unknown(name: str) -> None:
     if name not in DOORS:
         raise Rejected(f"there is no door {name[:100]!r}{did_you_mean(name, list(DOORS))}")
 

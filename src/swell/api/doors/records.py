@@ -101,11 +101,13 @@ def by_checkpoint_limit(records: list[Record]) -> list[Record]:
 
 
 def by_difference(records: list[Record], difference: int) -> list[Record]:
-    return _newest_checkpoint([one for one in records if one["gpu_lim"] - one["gpu_assigned"] == difference])
+    found = [one for one in records if _is_open(one) and one["gpu_lim"] - one["gpu_assigned"] == difference]
+    return _newest_checkpoint(found)
 
 
 def scale_down(records: list[Record], needed: int) -> list[Record]:
-    return _newest_checkpoint([one for one in records if one["gpu_assigned"] - one["gpu_req"] >= needed])
+    found = [one for one in records if _is_open(one) and one["gpu_assigned"] - one["gpu_req"] >= needed]
+    return _newest_checkpoint(found)
 
 
 def _is_open(record: Record) -> bool:

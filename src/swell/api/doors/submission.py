@@ -11,7 +11,7 @@ from swell.api.doors.wire import need, text, whole
 from swell.api.services import Services
 from swell.errors import Denied, Rejected
 from swell.foreign.library import library_folder
-from swell.foreign.run_scheduler import Scheduled, render_manifest
+from swell.foreign.run_scheduler import Scheduled, read_switch, render_manifest
 from swell.manifests import Context, read_manifests
 from swell.manifests.fields import describe
 from swell.store import JobRecord
@@ -36,7 +36,7 @@ async def submit(services: Services, caller: Caller, body: dict[str, Any]) -> Jo
     library = await asyncio.to_thread(library_folder)
     manifest = render_manifest(read_submission(body), gpus_per_node=widest, library=library)
     context = Context(workdir=folder, on_cluster=services.cluster is not None)
-    [job] = await accept(services, caller, read_manifests(manifest, context), _login(user))
+    [job] = await accept(services, caller, read_manifests(manifest, context), login_environment(user))
     return job
 
 
@@ -61,13 +61,13 @@ def _count(body: dict[str, Any], field: str) -> int | None:
 
 def _yes(body: dict[str, Any], field: str, *, default: bool) -> bool:
     value = default if body.get(field) is None else body[field]
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
+    if isinstance(value, str):
+        value = read_switch(value)
     if not isinstance(value, bool):
-        raise Rejected(f"{field} must be true or false, but is {describe(value)}")
+        raise Rejected(f"{field} must be true or false, but is {describe(body[field])}")
     return value
 
 
-def _login(user: str) -> dict[str, str]:
+def login_environment(user: str) -> dict[str, str]:
     found = user_by_name(user)  # a name that this machine does not know: the job finds out by itself
     return {"PATH": PATH, "HOME": "/", "USER": user} if found is None else {**found.variables, "PATH": PATH}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from swell.api.caller import Caller
-from swell.api.find import ID
+from swell.api.find import ID, IDS_SHOWN_MAX, ambiguous
 from swell.errors import Conflict, Denied, NotFound
 from swell.model.job import AttemptId
 from swell.store import JobRecord, Store
@@ -33,30 +33,38 @@ class Visitor:
 
     def find(self, store: Store, ref: str) -> JobRecord:
         """By name or id; of several with one name the newest that lives, then the newest."""
-        found = self._named(store, ref)
+        found = self._named(store, ref, ended=False) or self._named(store, ref, ended=None)
         if not found:
             raise NotFound(f"there is no job {ref!r}; GET /get_all_jobs lists them")
-        return next((job for job in found if not job.state.has_ended), found[0])
+        return found[0]
 
     def find_one(self, store: Store, ref: str) -> JobRecord:
         """For changing: a name must leave no doubt."""
-        alive = [job for job in self._named(store, ref) if not job.state.has_ended]
+        alive = self._named(store, ref, ended=False)
         if len(alive) > 1:
-            raise Conflict(
-                f"{len(alive)} jobs are named {ref!r}; say which by id: {', '.join(str(j.id) for j in alive)}"
-            )
+            raise ambiguous(ref, alive, store.count_named(ref, owner=self._owner, ended=False))
         return self.find(store, ref)
 
     def knows(self, store: Store, ref: str) -> bool:
-        return bool(self._named(store, ref))
+        return bool(self._named(store, ref, ended=None))
 
-    def _named(self, store: Store, ref: str) -> list[JobRecord]:
-        """A name means one's own, also to an administrator: jobs of others have their ids."""
-        found = [job for job in store.jobs_named(ref, owner=self.caller.own) if self.may_touch(job)]
+    @property
+    def _owner(self) -> str | None:
+        """Whose jobs a name may mean; None: everybody's."""
+        return self.caller.user if self.caller.own is None and not self.caller.is_admin else self.caller.own
+
+    def _named(self, store: Store, ref: str, *, ended: bool | None) -> list[JobRecord]:
+        """A name means one's own, also to an administrator: jobs of others have their ids. The newest few."""
+        if self.attempt is not None:
+            own = store.job(self.attempt.job)
+            return [own] if ref in (own.name, str(own.id)) and ended in (None, own.state.has_ended) else []
+        found = store.jobs_named(ref, owner=self._owner, ended=ended, limit=IDS_SHOWN_MAX)
         if found or not ID.fullmatch(ref):
             return found
         try:
-            return [job for job in [store.job(int(ref))] if self.may_touch(job)]
+            return [
+                job for job in [store.job(int(ref))] if self.may_touch(job) and ended in (None, job.state.has_ended)
+            ]
         except NotFound:
             return []
 

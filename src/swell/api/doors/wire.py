@@ -39,13 +39,18 @@ def door_app(routers: Sequence[APIRouter]) -> FastAPI:
     return app
 
 
-async def json_object(request: Request) -> dict[str, Any]:
-    """The body, for `Depends`. An empty one is an empty object."""
+async def read_body(request: Request, bytes_max: int) -> bytes:
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > BODY_BYTES_MAX:
-            raise TooLarge(f"the body has more than {BODY_BYTES_MAX} bytes; send less at once")
+        if len(body) > bytes_max:
+            raise TooLarge(f"the body has more than {bytes_max} bytes; send less at once")
+    return body
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """The body, for `Depends`. An empty one is an empty object."""
+    body = await read_body(request, BODY_BYTES_MAX)
     try:
         found = json.loads(body or b"{}")
     except (ValueError, RecursionError):

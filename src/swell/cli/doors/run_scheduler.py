@@ -18,16 +18,34 @@ if TYPE_CHECKING:
 SWITCHES = ("--is_single_gpu", "--disable_gpu_sharing")
 NODES_S = 10.0  # a server that has just started does not know its machine yet
 LOOK_AGAIN_S = 0.05
+SCRIPT_BYTES_MAX = 1024 * 1024  # of a script; its imports are at the top
+LIBRARIES = (b"kubernetesdlprofile", b"kubeprofiler", b"swell_sdk")
 FOLDER = click.Path(file_okay=False, resolve_path=True)
 
 
+class Switch(click.ParamType[bool]):
+    """Yes or no, in whichever word."""
+
+    name = "switch"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        from swell.foreign.run_scheduler import read_switch
+
+        found = value if isinstance(value, bool) else read_switch(value)
+        if found is None:
+            self.fail(f"{value!r} is neither yes nor no; write true or false (or yes, no, on, off, 1, 0)", param, ctx)
+        return found
+
+
 class WithSwitches(Failures):
-    """A switch may stand alone or be followed by true or false."""
+    """A switch may stand alone or be followed by a word for yes or no."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from swell.foreign.run_scheduler import read_switch
+
         words: list[str] = []
         for word in args:
-            is_value = word.lower() in ("true", "false") and bool(words) and words[-1] in SWITCHES
+            is_value = read_switch(word) is not None and bool(words) and words[-1] in SWITCHES
             words[-1:] = [f"{words[-1]}={word}"] if is_value else [*words[-1:], word]
         return super().parse_args(ctx, [f"{word}=true" if word in SWITCHES else word for word in words])
 
@@ -49,8 +67,8 @@ class WithSwitches(Failures):
 @click.option("--batch_size", type=click.IntRange(1), help="The script reads it as BATCH_SIZE.")
 @click.option("--training_set_size", type=click.IntRange(1), help="The script reads it as TRAINING_SET_SIZE.")
 @click.option("--max_epochs", type=click.IntRange(1), help="The script reads it as EPOCHS_TO_BE_DONE.")
-@click.option("--is_single_gpu", type=bool, default=False, help="On one GPU only.  [default: as many as pay off]")
-@click.option("--disable_gpu_sharing", type=bool, default=False, help="Share the GPU with nobody.")
+@click.option("--is_single_gpu", type=Switch(), default=False, help="On one GPU only.  [default: as many as pay off]")
+@click.option("--disable_gpu_sharing", type=Switch(), default=False, help="Share the GPU with nobody.")
 @click.option("--estimated_memory", type=click.IntRange(1), metavar="MIB", help="GPU memory it needs, by your guess.")
 @click.option(
     "--port_mapping", metavar="NODE:CONTAINER[,…]", help="Ports of this machine that lead into the container."
@@ -72,7 +90,7 @@ def main(state: str | None, **words: Any) -> int:
     from swell.cli.printing import say
     from swell.errors import Conflict
     from swell.foreign.library import library_folder
-    from swell.foreign.run_scheduler import render_manifest
+    from swell.foreign.run_scheduler import render_manifest, shares_a_gpu
 
     job = read_words(words)
     library = library_folder()
@@ -88,6 +106,11 @@ def main(state: str | None, **words: Any) -> int:
         say("swell-sdk is not installed here: the job runs with the kubernetesdlprofile it finds (pip install ./sdk)")
     manifest = render_manifest(job, gpus_per_node=_widest(client), library=library, pythonpath=pythonpath)
     [accepted] = client.submit_manifest(manifest)
+    if shares_a_gpu(job) and not job.is_single_gpu:
+        say(
+            f"it shares one GPU: {job.estimated_memory_mib} MiB of it, and {job.script_path} does not use "
+            "kubernetesdlprofile, so it cannot be scaled; --disable_gpu_sharing gives it whole GPUs"
+        )
     print(accepted.id)
     return 0
 
@@ -114,7 +137,20 @@ def read_words(words: dict[str, Any]) -> Any:
         estimated_memory_mib=words["estimated_memory"],
         port_mapping=words["port_mapping"],
         est_nhours=words["est_nhours"],
+        reports=_reports(words["script_path"], words["custom_dir"]),
     )
+
+
+def _reports(script: str, custom_dir: str | None) -> bool:
+    """Does the script use the library that reports its epochs? One that cannot be read here is not known to."""
+    from swell.foreign.run_scheduler import local_script
+
+    try:
+        with Path(local_script(script, custom_dir)).open("rb") as file:
+            text = file.read(SCRIPT_BYTES_MAX)
+    except OSError:
+        return False
+    return any(name in text for name in LIBRARIES)
 
 
 def _widest(client: Client) -> int:

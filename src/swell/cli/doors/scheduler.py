@@ -14,6 +14,7 @@ from swell.cli.root import Failures
 if TYPE_CHECKING:
     from swell.client import Client
 
+ASKED_MAX = 200  # jobs; each is a question to the server
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 UUID = re.compile(r"([0-9a-f]{8})-([0-9]+)")
 NLAST = "Only the last N that were submitted, ended ones included.  [default: active, and ended within a day]"
@@ -22,7 +23,11 @@ NLAST = "Only the last N that were submitted, ended ones included.  [default: ac
 @click.command("scheduler-state", cls=Failures, context_settings=SETTINGS)
 @click.option("--all_users", is_flag=True, help="Everybody's.  [default: yours]")
 @click.option("--nlast", type=click.IntRange(1), metavar="N", help=NLAST)
-@click.option("--extended", is_flag=True, help="More columns: user, machines, exit code, resizes, lost GPU-seconds.")
+@click.option(
+    "--extended",
+    is_flag=True,
+    help="More columns: image, script, batch size, user, machines, exit code, resizes, lost GPU-seconds.",
+)
 @with_client
 def state(client: Client, all_users: bool, nlast: int | None, extended: bool) -> int:
     """What runs, what waits, and why."""
@@ -64,7 +69,7 @@ def get_logs(ctx: click.Context, job: str, state: str | None) -> int:
 
 def _show(client: Client, *, all_users: bool, nlast: int | None, extended: bool) -> int:
     from swell.cli.printing import print_table
-    from swell.cli.ps import short_rows, wide_rows
+    from swell.cli.ps import short_rows
 
     user = None if all_users else getpass.getuser()
     found = client.jobs(all=nlast is not None, user=user, all_users=all_users)
@@ -73,9 +78,35 @@ def _show(client: Client, *, all_users: bool, nlast: int | None, extended: bool)
     if not jobs:
         print("no jobs; submit one with: run-scheduler JOB_NAME --script_path FILE")
         return 0
-    header, rows = wide_rows(jobs) if extended else short_rows(jobs, of_all=all_users)
+    header, rows = _extended_rows(client, jobs) if extended else short_rows(jobs, of_all=all_users)
     print_table(header, rows, states=header.index("STATE"))
     return 0
+
+
+def _extended_rows(client: Client, jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    from swell.cli.ps import wide_rows
+
+    header, rows = wide_rows(jobs)
+    asked = [_asked(client, job) for job in jobs[:ASKED_MAX]] + [["-"] * 3] * (len(jobs) - ASKED_MAX)
+    wide = [[*row[:-1], *more, row[-1]] for row, more in zip(rows, asked, strict=True)]
+    return [*header[:-1], "IMAGE", "SCRIPT", "BATCH", header[-1]], wide
+
+
+def _asked(client: Client, job: dict[str, Any]) -> list[str]:
+    """Image, script and batch size; of somebody else's job nobody is told."""
+    from swell.errors import NotFound
+
+    try:
+        spec = client.show(job["id"])["spec"]
+    except NotFound:
+        return ["-"] * 3
+    image = "-" if spec["container"] is None else str(spec["container"]["image"])
+    command = spec["roles"][0]["command"]
+    return [image, str(command[1] if command[:1] == ["python"] and len(command) > 1 else command[0]), _batch(spec)]
+
+
+def _batch(spec: dict[str, Any]) -> str:
+    return str({**spec["env"], **spec["roles"][0]["env"]}.get("BATCH_SIZE", "-"))
 
 
 def _plain(job: str, state: str | None) -> str:

@@ -46,6 +46,7 @@ class Access:
     authority: bytes | None = None  #: PEM; None: the authorities this machine trusts
     is_insecure: bool = False  #: anybody may claim to be the server
     server_name: str | None = None  #: the name its certificate must carry; None: the host's
+    home: str | None = None  #: the namespace of the pod that we run in; None: we run in none
 
     def tls(self, certificate: Certificate | None) -> ssl.SSLContext:
         # Not create_default_context: from Python 3.13 on it refuses authorities such as kubeadm's for formal reasons.
@@ -96,13 +97,15 @@ def _pod_access(environ: Mapping[str, str], account: Path) -> Access:
                 "set serviceAccountName, and automountServiceAccountToken to true"
             )
     host = environ["KUBERNETES_SERVICE_HOST"]
+    namespace = (account / "namespace").read_text().strip()
     where = f"[{host}]" if ":" in host else host
     return Access(
         server=f"https://{where}:{environ.get('KUBERNETES_SERVICE_PORT', '443')}",
-        namespace=(account / "namespace").read_text().strip(),
+        namespace=namespace,
         credentials=Files(source, token=account / "token"),
         source=source,
         authority=(account / "ca.crt").read_bytes(),
+        home=namespace,
     )
 
 

@@ -18,11 +18,20 @@ from swell.engines.kubernetes.failures import Unauthorized
 from swell.engines.kubernetes.kinds import KINDS, Kind
 from swell.engines.kubernetes.mirror import Change
 from swell.engines.kubernetes.objects import ObjectSeen
-from swell.engines.kubernetes.picture import JOBSET_NAME, NodeSeen, PodSeen, read_node, read_pod
+from swell.engines.kubernetes.picture import (
+    JOBSET_NAME,
+    JOBSET_UID,
+    NodeSeen,
+    PodSeen,
+    parse_number,
+    read_node,
+    read_pod,
+)
 from swell.engines.kubernetes.podindex import Index, JobKey, PodIndex
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.reflector import Reflector
 from swell.engines.kubernetes.resources import NODES, PODS, NotServed, Resource, not_served
+from swell.engines.kubernetes.unreadable import Unreadable
 from swell.errors import Denied, SwellError
 from swell.model.resources import NOTHING
 
@@ -99,6 +108,11 @@ class Cluster:
         reflectors = list(self._reflectors.values())  # another thread may find one more kind
         return next((one.trouble for one in reflectors if one.trouble is not None), None)
 
+    def unreadable(self) -> list[Unreadable]:
+        """Objects that are left out, or stay as they were, until they change."""
+        reflectors = list(self._reflectors.values())
+        return [one for reflector in reflectors for one in reflector.unreadable().values()]
+
     def look_for_kinds(self) -> None:
         """Those that are served by now; a cluster need not have every operator."""
         if time.monotonic() - self._looked_at < LOOK_FOR_KINDS_S and self._looked_at:
@@ -160,7 +174,8 @@ class Cluster:
         """Those that something here carries the labels of."""
         with self._lock:
             keys = [*self._pods.by_job, *self._objects_by_job]
-        return {int(job) for its_store, job in keys if its_store == store and job.isdecimal()}
+        numbers = [parse_number(job) for its_store, job in keys if its_store == store]
+        return {number for number in numbers if number is not None}
 
     def stand_ins(self, store: str) -> list[PodSeen]:
         return self._sorted(self._pods.stand_ins, store)
@@ -168,7 +183,9 @@ class Cluster:
     def pods_of_object(self, kind: str, namespace: str, name: str, *, uid: str) -> list[PodSeen]:
         """Also of one that is gone, as long as the garbage collector has not reached them."""
         if kind == "JobSet":
-            return self._sorted(self._pods.by_set, (namespace, name))
+            root = set_root(namespace, name, uid)
+            there = self._sorted(self._pods.by_set, (namespace, name))
+            return [pod for pod in there if self.root(pod) in (uid, root, set_root(namespace, name, ""))]
         return self._sorted(self._pods.by_owner, uid)
 
     def pods_of_group(self, namespace: str, name: str) -> list[PodSeen]:
@@ -214,11 +231,21 @@ class Cluster:
         return self._sorted(self._pods.reserving, store)
 
     def root(self, pod: PodSeen) -> str:
-        """The uid of what we take for a job: an object of a kind that we read, or the pod itself."""
-        if JOBSET_NAME in pod.labels:
-            found = self.object("JobSet", pod.namespace, pod.labels[JOBSET_NAME])
-            return "" if found is None else found.uid
-        return pod.owner.uid if pod.owner is not None and pod.owner.kind in KINDS else pod.uid
+        """The uid of what we take for a job: an object of a kind that we read, or the pod itself.
+
+        The pods of a JobSet say its name and uid, which anybody can write: believed is what belongs to the namespace.
+        Of a JobSet that is gone they are known by both together (`set_root`), whatever else has its name by now.
+        """
+        if JOBSET_NAME not in pod.labels or self._is_left_alone(pod):
+            return pod.owner.uid if pod.owner is not None and pod.owner.kind in KINDS else pod.uid
+        name, uid = pod.labels[JOBSET_NAME], pod.labels.get(JOBSET_UID, "")
+        found = self.object("JobSet", pod.namespace, name)
+        return set_root(pod.namespace, name, uid) if found is None or uid not in ("", found.uid) else found.uid
+
+    def _is_left_alone(self, pod: PodSeen) -> bool:
+        """Its JobSet was deleted without its Jobs (`--cascade=orphan`): its Job is a Job by itself now."""
+        made_by = None if pod.owner is None else self.object("Job", pod.namespace, pod.owner.name)
+        return made_by is not None and pod.owner is not None and made_by.uid == pod.owner.uid and not made_by.maker
 
     def waiting_pods(self) -> list[PodSeen]:
         """Those that came by kubectl and are to be placed by us."""
@@ -287,6 +314,11 @@ class Cluster:
                     self._nodes[change.key[1]] = change.after
         if news:
             self._changed((), (), [change.key[1] for change in news])
+
+
+def set_root(namespace: str, name: str, uid: str) -> str:
+    """How the pods of a JobSet are known that is gone; `uid` empty: one that does not tell its pods its own."""
+    return f"JobSet {namespace}/{name} {uid}"
 
 
 def _is_news(change: Change[PodSeen]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from swell.engines.kubernetes.carrier import Carrier
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.follow import follow
 from swell.engines.kubernetes.hands import Hands
+from swell.engines.kubernetes.jobplaces import JobPlaces
 from swell.engines.kubernetes.lastwords import last_reports
 from swell.engines.kubernetes.leftovers import KEPT_S, Leftovers
 from swell.engines.kubernetes.life import Life, differs, logs_of, make_run
@@ -55,9 +57,11 @@ class KubernetesEngine:
         store: str,
         namespace: str,
         wake: Callable[[], None],
+        places: JobPlaces | None = None,
         reservation_image: str = IMAGE,
         cancelled_kept_s: float = KEPT_S,
         is_over: Callable[[int], bool] = lambda _: False,
+        has_ended: Callable[[int], bool] = lambda _: True,
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -78,19 +82,20 @@ class KubernetesEngine:
             image=reservation_image,
             monotonic=monotonic,
         )
+        places = places or JobPlaces(namespace)
         hands = Hands(
             port,
             self.cluster,
             manifests,
             store=store,
-            namespace=namespace,
-            is_active=self._lives.is_active,
+            places=places,
+            is_active=lambda job: self._lives.is_active(job) or not has_ended(job),
             runtime_class=reservations.runtime_class,
         )
         self._cancelled_kept_s = cancelled_kept_s
         self._leftovers = Leftovers(port, self.cluster, store, is_over)
         self._offers = Offers(self.cluster, self._lives, reservations)
-        self._sight = Sight(self.cluster, store, hands.namespace)
+        self._sight = Sight(self.cluster, store, places)
         self._carrier = Carrier(
             port,
             self.cluster,
@@ -211,6 +216,11 @@ class KubernetesEngine:
     def gpu_utilizations(self) -> dict[NodeId, float]:
         """The cluster's own monitoring has them."""
         return {}
+
+    def unreadable_objects(self) -> dict[str, int]:
+        """By kind; each kind that is followed is there, so that a rate has a zero to begin at."""
+        found = Counter(one.kind for one in self.cluster.unreadable())
+        return {kind: found[kind] for kind in {"Node", *self.cluster.resources, *found}}
 
     @property
     def is_busy(self) -> bool:

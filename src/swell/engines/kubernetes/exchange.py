@@ -18,12 +18,11 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
 
-from pydantic_core import from_json
-
 from swell.engines.kubernetes.access import Access
 from swell.engines.kubernetes.connection import NEVER, Abort, Connection, Dialer, Lost, Unreached
 from swell.engines.kubernetes.credentials import Credential
 from swell.engines.kubernetes.failures import Ask, Silent, failure, retry_after, unauthorized
+from swell.engines.kubernetes.nesting import parse_json
 from swell.engines.kubernetes.pool import Pool
 from swell.errors import Unavailable
 
@@ -73,7 +72,7 @@ class Exchange:
         target = _target(self._dialer.prefix + path, query)
         answer = _Tries(self, ask, abort, guard).run(target, data, content_type)
         try:
-            document = from_json(answer)
+            document = parse_json(answer)
         except ValueError as error:
             raise failure(ask, 200, {}, answer) from error
         if not isinstance(document, dict):

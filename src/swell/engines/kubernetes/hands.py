@@ -13,6 +13,7 @@ from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
 from swell.engines.kubernetes.failures import AlreadyExists
+from swell.engines.kubernetes.jobplaces import JobPlaces
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.kinds.job import has_done_some
 from swell.engines.kubernetes.objects import DEPENDANTS_FIRST, Filling, ObjectSeen, without_server_fields
@@ -36,12 +37,12 @@ from swell.engines.kubernetes.steps import Bind, Change, Create, Kill, Mark, Rem
 from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
 from swell.errors import Conflict, NotFound, SwellError
 from swell.model.job import AttemptId, job_uuid
+from swell.model.task_environment import DEFAULTS, rank_variables
 
 Document = dict[str, Any]
 SELECTED_NODE = "volume.kubernetes.io/selected-node"  # what whoever makes volumes looks at
 MANAGER = "swell"  # who owns the fields we apply
 TERMINATION_MESSAGE = "/dev/termination-log"  # where a kubelet finds it, unless the container says another place
-ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}  # what a container or a controller says wins
 POD_KINDS = ("Pod", "List", "Pods")  # jobs without an object that makes their pods
 
 
@@ -53,7 +54,7 @@ class Hands:
         manifests: Callable[[Wanted], Document],
         *,
         store: str,
-        namespace: str,
+        places: JobPlaces,
         is_active: Callable[[int], bool],
         runtime_class: Callable[[], str | None],
     ) -> None:
@@ -61,7 +62,7 @@ class Hands:
         self._cluster = cluster
         self.manifest = manifests
         self.store = store
-        self._namespace = namespace
+        self._places = places
         self._is_active = is_active  #: does a job still want its objects?
         self._runtime_class = runtime_class  #: of pods that share a GPU
 
@@ -106,20 +107,21 @@ class Hands:
     def _secret(self, wanted: Wanted) -> str:
         return f"swell-{self.store[:8]}-{wanted.attempt.job}"
 
-    def namespace(self, document: Document) -> str:
-        return str(document["metadata"].get("namespace") or self._namespace)
-
     def _create(self, wanted: Wanted, memory: Memory) -> None:
         document = self.manifest(wanted)
         kind, resource = self._cluster.served(document["kind"])
         filled = kind.fill(without_server_fields(document), self._filling(wanted))
-        made = self._create_named(resource, _merged(filled, _suspended_in(wanted.attempt)), wanted)
+        body = _merged(filled, _suspended_in(wanted.attempt))
+        made = self._create_named(resource, body, wanted, _is_named_by_us(document))
         memory.fresh, memory.kind = kind.read(made), kind.name
 
-    def _create_named(self, resource: Resource, document: Document, wanted: Wanted) -> Document:
-        """Under its own name; where another has that, under one with the job's number."""
-        namespace, name = self.namespace(document), document["metadata"]["name"]
-        for tried in (name, f"{name}-{wanted.attempt.job}"):
+    def _create_named(self, resource: Resource, document: Document, wanted: Wanted, is_named_by_us: bool) -> Document:
+        """Under its own name. Where another has that: one that we chose gets the job's number; one of the user's waits
+        until it is free, because what is in the object may go by it (the address of a JobSet's first pod)."""
+        namespace, name = self._places.namespace(document), document["metadata"]["name"]
+        if "uid" not in self.manifest(wanted)["metadata"]:  # what kubectl made there was its user's to make
+            self._places.refuse(namespace)
+        for tried in (name, f"{name}-{wanted.attempt.job}") if is_named_by_us else (name,):
             metadata = {**document["metadata"], "name": tried, "namespace": namespace}
             try:
                 return self._port.create(resource, {**document, "metadata": metadata}, namespace)
@@ -132,7 +134,7 @@ class Hands:
                     uid = there["metadata"]["uid"]
                     self._port.delete(resource, tried, namespace, propagation=DEPENDANTS_FIRST, uid=uid)
                     raise Conflict(f"{resource} {namespace}/{tried} of an ended job is being removed first") from None
-        raise AlreadyExists(f"{resource} {namespace}/{name} and {name}-{wanted.attempt.job} exist and are not ours")
+        raise AlreadyExists(taken(resource, name, namespace, whose))
 
     def _change(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
         found = _found(seen)
@@ -219,7 +221,7 @@ class Hands:
     def _create_pod(self, wanted: Wanted, memory: Memory, rank: int) -> None:
         manifest = self.manifest(wanted)
         filling = self._filling(wanted)
-        self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted)
+        self._create_named(PODS, make_pod(manifest, rank, wanted, filling), wanted, _is_named_by_us(manifest))
         memory.created.add(rank)
 
     def _tell(self, wanted: Wanted, seen: Seen, memory: Memory) -> None:
@@ -298,13 +300,31 @@ class Hands:
         memory.deleted.add(pod.uid)
 
 
+def taken(resource: Resource, name: str, namespace: str, job: int | None) -> str:
+    """That somebody has that name already, in the words of kubectl, and what to do. `job`: of ours; None: no job's."""
+    owner = "" if job is None else f" as job {job}"
+    delete = f"kubectl delete {resource.kind.lower()} {name} -n {namespace}"
+    first = delete if job is None else f"swell cancel {job}, or wait until it has ended"
+    return (
+        f'{resource} "{name}" already exists in namespace "{namespace}"{owner}; give this one another metadata.name, '
+        f"or write metadata.generateName: {name}- to have one chosen, or end the first: {first}"
+    )
+
+
+def _is_named_by_us(manifest: Document) -> bool:
+    """Its user left the name to us, or has written a command and no object at all."""
+    return manifest["kind"] == "List" or "generateName" in manifest["metadata"]
+
+
 def variables(wanted: Wanted, store: str) -> dict[str, str]:
-    """What every task of an attempt is told, beside what its object's controller tells it."""
+    """What every task of an attempt is told, beside what its container and its object's controller say, which wins."""
     gpus = next((len(place.devices) for place in wanted.places.values()), 0)
     is_alone = len(wanted.places) == 1 and not wanted.is_array
+    ranks = rank_variables(wanted.ranks, rank=0, world_size=1, local_rank=0, local_world_size=1, node_rank=0)
     return {
+        **DEFAULTS,
         **wanted.own,
-        **(ALONE if is_alone else {}),
+        **(ranks if is_alone else {}),
         "SWELL_JOB_ID": str(wanted.attempt.job),
         "SWELL_JOB_NAME": wanted.name,
         "SWELL_ATTEMPT": str(wanted.attempt),

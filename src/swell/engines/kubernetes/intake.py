@@ -23,6 +23,7 @@ from typing import Any
 
 from swell.engines.kubernetes.lease import DURATION_S, LABELS, LEASES, OWN_ONLY, Lease, awake_or_asleep
 from swell.engines.kubernetes.port import Port, Selection
+from swell.engines.kubernetes.unreadable import readable
 from swell.errors import Denied, SwellError
 
 log = logging.getLogger(__name__)
@@ -96,14 +97,12 @@ class Intake:
 
     def _living(self, leases: Iterable[Document], now: float) -> list[Holder]:
         seen, living = {}, []
-        for lease in leases:
-            metadata, spec = lease["metadata"], lease.get("spec") or {}
-            version, since = self._seen.get(metadata["uid"], ("", now))
-            since = since if version == metadata["resourceVersion"] else now
-            seen[metadata["uid"]] = (metadata["resourceVersion"], since)
-            holder = spec.get("holderIdentity")
-            if holder and now - since < float(spec.get("leaseDurationSeconds") or DURATION_S):
-                living.append(_read(lease, holder))
+        for holder, version, duration_s in readable(leases, _read):
+            before, since = self._seen.get(holder.uid, ("", now))
+            since = since if before == version else now
+            seen[holder.uid] = (version, since)
+            if holder.identity and now - since < duration_s:
+                living.append(holder)
         self._seen = seen
         return living
 
@@ -169,14 +168,16 @@ class Intake:
             return f"this server takes in what kubectl applies in all namespaces{but}"
 
 
-def _read(lease: Document, holder: str) -> Holder:
-    metadata = lease["metadata"]
+def _read(lease: Document) -> tuple[Holder, str, float]:
+    """Who holds it (an empty identity: nobody), in which version, and for how many seconds after a change."""
+    metadata, spec = lease["metadata"], lease.get("spec") or {}
     notes = metadata.get("annotations") or {}
-    return Holder(
+    holder = Holder(
         metadata["creationTimestamp"],
         metadata["uid"],
         metadata["namespace"],
         metadata["name"],
-        holder,
+        spec.get("holderIdentity") or "",
         all(notes.get(name) == value for name, value in OWN_ONLY.items()),
     )
+    return holder, metadata["resourceVersion"], float(spec.get("leaseDurationSeconds") or DURATION_S)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from swell.engines.kubernetes.cluster import set_root
 from swell.engines.kubernetes.hands import POD_KINDS
 from swell.engines.kubernetes.logstream import PodLog
 from swell.engines.kubernetes.picture import NodeSeen
@@ -58,6 +59,14 @@ class Life:
     @property
     def has_object(self) -> bool:
         return self.document["kind"] not in POD_KINDS
+
+
+def roots(document: Document) -> list[str]:
+    """What pods and objects of it are known by (`Cluster.root`)."""
+    metadata = document["metadata"]
+    if document["kind"] != "JobSet" or "uid" not in metadata:
+        return uids(document)
+    return [*uids(document), *(set_root(metadata["namespace"], metadata["name"], uid) for uid in (metadata["uid"], ""))]
 
 
 def uids(document: Document) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from swell.engines.kubernetes.life import Life, uids
+from swell.engines.kubernetes.life import Life, roots
 from swell.engines.kubernetes.picture import SCHEDULER, PodSeen, labelled_job
 from swell.engines.kubernetes.wanted import Wanted
 from swell.model.cluster import DeviceId, NodeId
@@ -28,7 +28,7 @@ class Lives:
         self._lock = threading.RLock()
         self._lives: dict[AttemptId, Life] = {}
         self._by_job: dict[int, AttemptId] = {}
-        self._by_uid: dict[str, AttemptId] = {}  #: of objects and pods that came by kubectl
+        self._by_root: dict[str, AttemptId] = {}  #: of objects and pods that came by kubectl
         self._by_node: dict[NodeId, set[AttemptId]] = defaultdict(set)
         self._sharing: set[AttemptId] = set()  #: those that share GPUs
         self._limited: set[AttemptId] = set()  #: those with a time limit
@@ -49,10 +49,10 @@ class Lives:
             life = self._lives.get(wanted.attempt)
             if life is None:
                 life = Life(wanted, document)
-                life.memory.kind = document["kind"] if life.has_object else ""
+                life.memory.kind = _called(life)
                 self._lives[wanted.attempt] = life
                 self._by_job[wanted.attempt.job] = wanted.attempt
-                self._by_uid |= dict.fromkeys(uids(document), wanted.attempt)
+                self._by_root |= dict.fromkeys(roots(document), wanted.attempt)
             else:
                 self._stale_nodes |= _nodes(life)
                 self._leave_nodes(life)
@@ -88,8 +88,9 @@ class Lives:
                 return
             if self._by_job.get(attempt.job) == attempt:
                 del self._by_job[attempt.job]
-            for uid in uids(life.document):
-                self._by_uid.pop(uid, None)
+            for root in roots(life.document):
+                if self._by_root.get(root) == attempt:  # another of its name may be known by it now
+                    del self._by_root[root]
             self._changed.discard(attempt)
             self._due.pop(attempt, None)
             self._limited.discard(attempt)
@@ -190,8 +191,16 @@ class Lives:
 
     def _attempt_of(self, labels: Mapping[str, str], root: str) -> AttemptId | None:
         job = labelled_job(labels, self._store)
-        return self._by_uid.get(root) if job is None else self._by_job.get(job)
+        return self._by_root.get(root) if job is None else self._by_job.get(job)
 
 
 def _nodes(life: Life) -> set[NodeId]:
     return {place.node for place in life.wanted.lanes.values()}
+
+
+def _called(life: Life) -> str:
+    """Its object, in words; empty: it has none."""
+    if not life.has_object:
+        return ""
+    kind, metadata = life.document["kind"], life.document["metadata"]
+    return str(kind) if life.is_ours else f"{kind} {metadata['namespace']}/{metadata['name']}"

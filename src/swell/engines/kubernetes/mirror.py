@@ -11,6 +11,9 @@ ends in the state that a fresh list gives:
     410, other ERROR         a list
     no line at all           a list, after a while (`reflector.py`)
 
+An object that `read` cannot make sense of is no fault of the watch: it is left out, with its reason, until it changes
+(`unreadable.py`). One that could be read before stays as it was then, because what it holds, it still holds.
+
 Versions are compared as numbers, which they are wherever etcd is the store; others are only compared for being equal.
 """
 
@@ -21,9 +24,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from pydantic_core import from_json
+from swell.engines.kubernetes.nesting import parse_json
+from swell.engines.kubernetes.unreadable import Unreadable, describe
 
 T = TypeVar("T")
+V = TypeVar("V")
 Document = dict[str, Any]
 Key = tuple[str, str]  # namespace (empty for what is in none) and name
 
@@ -53,7 +58,8 @@ class Listing(Generic[T]):
 
     version: str
     values: dict[Key, T]
-    marks: dict[Key, _Mark]
+    marks: dict[Key, _Mark]  #: also of those that cannot be read
+    unreadable: dict[Key, Unreadable]
 
 
 class Mirror(Generic[T]):
@@ -63,6 +69,8 @@ class Mirror(Generic[T]):
         self._read = read
         self._values: dict[Key, T] = {}
         self._marks: dict[Key, _Mark] = {}
+        #: Never changes again: a change makes another.
+        self.unreadable: Mapping[Key, Unreadable] = MappingProxyType({})
         self._snapshot: Mapping[Key, T] | None = MappingProxyType({})
         self.version = ""  #: state up to here is known; empty: nothing is
         self.needs_list = True
@@ -80,14 +88,17 @@ class Mirror(Generic[T]):
 
     def gather(self, version: str, pages: Iterable[Iterable[Document]]) -> Listing[T]:
         """What is known already is kept as it is, by uid and version; after a step back in time, by value."""
-        values: dict[Key, T] = {}
-        marks: dict[Key, _Mark] = {}
+        listing: Listing[T] = Listing(version, {}, {}, {})
         may_trust_marks = not self.is_ahead_of(version)  # a restored etcd counts from an old number on
         for document in (item for page in pages for item in page):
             key, mark = _identify(document)
-            values[key] = self._kept_or_read(key, mark, document, may_trust_marks)
-            marks[key] = mark
-        return Listing(version, values, marks)
+            value, unreadable = self._kept_or_read(key, mark, document, may_trust_marks)
+            listing.marks[key] = mark
+            if value is not None:
+                listing.values[key] = value
+            if unreadable is not None:
+                listing.unreadable[key] = unreadable
+        return listing
 
     def replace(self, listing: Listing[T]) -> tuple[Change[T], ...]:
         before = self._values
@@ -95,15 +106,28 @@ class Mirror(Generic[T]):
         pairs = ((key, before.get(key), listing.values.get(key)) for key in sorted(keys))
         changes = tuple(Change(key, old, new) for key, old, new in pairs if old is not new)
         self._values, self._marks, self._snapshot = listing.values, listing.marks, None
+        if dict(self.unreadable) != listing.unreadable:
+            self.unreadable = MappingProxyType(listing.unreadable)
         self.version, self.needs_list = listing.version, False
         return changes
 
-    def _kept_or_read(self, key: Key, mark: _Mark, document: Document, may_trust_marks: bool) -> T:
-        held = self._values.get(key)
-        if held is not None and may_trust_marks and self._marks[key] == mark:
-            return held
-        value = self._read(document)
-        return held if held is not None and held == value and self._marks[key] == mark else value
+    def _kept_or_read(
+        self, key: Key, mark: _Mark, document: Document, may_trust_marks: bool
+    ) -> tuple[T | None, Unreadable | None]:
+        held, is_known = self._values.get(key), self._marks.get(key) == mark
+        if is_known and may_trust_marks:
+            return held, self.unreadable.get(key)
+        value, unreadable = self._read_one(key, mark, document)
+        return (held if is_known and held == value else value), unreadable
+
+    def _read_one(self, key: Key, mark: _Mark, document: Document) -> tuple[T | None, Unreadable | None]:
+        """What is kept of it, and why it could not be read; of one that could be before, what was read then."""
+        try:
+            return self._read(document), None
+        except Exception as error:  # noqa: BLE001  whatever is wrong with one object is wrong with that one only
+            before = self._marks.get(key)
+            is_same = before is not None and before.uid == mark.uid
+            return (self._values.get(key) if is_same else None), describe(document, error)
 
     # -- watches ---------------------------------------------------------------------------------------------------
 
@@ -128,27 +152,36 @@ class Mirror(Generic[T]):
         if self._is_known(kind, key, mark):
             self.version = version
             return None
-        # Read first: where that fails, nothing has moved.
-        after = None if kind == "DELETED" else self._read(document)
+        after, unreadable = (None, None) if kind == "DELETED" else self._read_one(key, mark, document)
         before = self._values.get(key)
-        self._keep(key, mark, after)
+        self._keep(key, None if kind == "DELETED" else mark, after, unreadable)
         self.version = version
-        return Change(key, before, after)
+        return None if before is after else Change(key, before, after)
 
     def _is_known(self, kind: str, key: Key, mark: _Mark) -> bool:
         return key not in self._marks if kind == "DELETED" else self._marks.get(key) == mark
 
-    def _keep(self, key: Key, mark: _Mark, value: T | None) -> None:
+    def _keep(self, key: Key, mark: _Mark | None, value: T | None, unreadable: Unreadable | None) -> None:
+        """`mark` None: it is gone."""
         self._snapshot = None
-        if value is None:
-            del self._values[key], self._marks[key]
-        else:
-            self._values[key], self._marks[key] = value, mark
+        _put(self._marks, key, mark)
+        _put(self._values, key, value)
+        if unreadable != self.unreadable.get(key):
+            known = dict(self.unreadable)
+            _put(known, key, unreadable)
+            self.unreadable = MappingProxyType(known)
+
+
+def _put(table: dict[Key, V], key: Key, value: V | None) -> None:
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
 
 
 def parse_event(line: bytes) -> tuple[str, Document]:
     try:
-        event = from_json(line)  # half the time of json.loads, and there are many of these
+        event = parse_json(line)
         kind, document = event["type"], event["object"]
     except (ValueError, KeyError, TypeError) as error:
         raise Relist(f"a line of the watch is no event: {line[:200]!r}") from error

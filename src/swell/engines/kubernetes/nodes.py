@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from swell.engines.kubernetes.picture import RESERVATION, TOTAL, NodeSeen, PodSeen
+from swell.engines.kubernetes.picture import RESERVATION, TOTAL, NodeSeen, PodSeen, parse_number
 from swell.model.cluster import Device, DeviceId, Node
 from swell.model.resources import NOTHING
 
@@ -31,7 +31,7 @@ def make_node(
         taken += pod.needs
         pods += 1
     numbers = [f"gpu-{number}" for number in range(seen.room.gpus)]
-    totals = {pod.labels[RESERVATION]: int(pod.annotations.get(TOTAL, 0)) for pod in reserving}
+    totals = {pod.labels[RESERVATION]: parse_number(pod.annotations.get(TOTAL, "")) or 0 for pod in reserving}
     pods += len(totals)
     left = totals.keys() - held
     free = [name for name in reversed(numbers) if name not in held and name not in left]

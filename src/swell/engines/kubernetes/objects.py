@@ -57,6 +57,7 @@ class ObjectSeen:
     pods_attempt: AttemptId | None  #: which attempt its template writes on its pods; None: none
     failed_indexes: str = ""  #: of a Job: those it has given up
     suspended_in: AttemptId | None = None  #: in which of our attempts we have; None: it was not us
+    maker: str = ""  #: uid of what has made it, and makes another if it goes; empty: nothing
 
     def offset(self, group: str) -> int | None:
         """The rank of the first pod of a group; None: there is no such group."""
@@ -129,6 +130,7 @@ def read_object(
         pods_attempt=parse_attempt(on_pods.get(ATTEMPT, "")),
         failed_indexes=failed_indexes,
         suspended_in=parse_attempt(annotations.get(SUSPENDED, "")),
+        maker=next((one["uid"] for one in metadata.get("ownerReferences") or () if one.get("controller")), ""),
     )
 
 

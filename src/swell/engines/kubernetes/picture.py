@@ -13,17 +13,19 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from swell.engines.kubernetes.quantities import GPU, pod_resources, quantity, resources
+from swell.engines.kubernetes.addressed import SCHEDULER as SCHEDULER
+from swell.engines.kubernetes.addressed import STORE as STORE
+from swell.engines.kubernetes.quantities import pod_resources, quantity, room
+from swell.errors import Rejected
 from swell.model.cluster import GPU_MEMORY_LABEL
 from swell.model.job import AttemptId
+from swell.model.kubernetes_quantity import GPU, ONE, whole
 from swell.model.placement import Effect, Taint
 from swell.model.resources import Resources
 
 Document = dict[str, Any]
 
-SCHEDULER = "swell"  # what a pod names as its scheduler to be placed by us
 JOB = "swell.dev/job"  # label of everything we make: the job's id
-STORE = "swell.dev/store"  # label: whose job; ids of two servers are not the same
 #: annotation of objects, of the pods of their templates, of those that we make, and of plain ones that begin again
 ATTEMPT = "swell.dev/attempt"
 SUSPENDED = "swell.dev/suspended"  # annotation of objects: the attempt in which we have suspended one
@@ -38,6 +40,7 @@ NODE = "swell.dev/node"  # annotation of such pods: whose GPU
 TOTAL = "swell.dev/gpu-total-mib"  # annotation of such pods: how much memory it has
 STAND_IN = "swell.dev/stand-in"  # label of pods that call an autoscaler: the id of the job that waits
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_UID = "jobset.sigs.k8s.io/jobset-uid"  # label of its pods since JobSet 0.9; a name may be used again
 POD_GROUP = "scheduling.x-k8s.io/pod-group"  # label of coscheduling and Fluence: pods that start together
 KEPT_LABELS = (
     JOB,
@@ -49,6 +52,7 @@ KEPT_LABELS = (
     "training.kubeflow.org/replica-type",
     "training.kubeflow.org/replica-index",
     JOBSET_NAME,
+    JOBSET_UID,
     "jobset.sigs.k8s.io/replicatedjob-name",
     "jobset.sigs.k8s.io/job-index",
     POD_GROUP,
@@ -56,6 +60,8 @@ KEPT_LABELS = (
 LAST_WORDS = '{"swell_attempt":'  # how the last report begins that a job leaves as its termination message
 NOT_STARTED = ("StartError", "ContainerCannotRun")  # the runtime refused to start it: containerd's word, and docker's
 GRACE_S_DEFAULT = 30
+DIGITS_MAX = 18  # more than any job, rank or amount of memory has, and a database can still store it
+GPUS_MAX = 4096  # of a node: each becomes a device in every plan
 KEPT_ANNOTATIONS = (ATTEMPT, RANK, DEVICE, NUMBER, NODE, TOTAL, INDEX)
 
 
@@ -163,7 +169,8 @@ def labelled_job(labels: Mapping[str, str], store: str) -> int | None:
 
 
 def parse_number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+    """Of a label or an annotation, which anybody may have written; None: it is no number, or none of ours."""
+    return int(text) if len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal() else None
 
 
 def parse_attempt(text: str) -> AttemptId | None:
@@ -285,11 +292,13 @@ def read_node(document: Document) -> NodeSeen:
     labels = metadata.get("labels") or {}
     ready: Document = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
     is_ready = ready.get("status") == "True"
-    room = status.get("allocatable") or {}
+    allocatable = status.get("allocatable") or {}
+    if quantity(allocatable.get(GPU, 0)) > GPUS_MAX * ONE:
+        raise Rejected(f"it offers {allocatable[GPU]} of {GPU}; a node has at most {GPUS_MAX}")
     return NodeSeen(
         name=metadata["name"],
-        room=resources(room, is_demand=False),
-        pods_max=int(quantity(room.get("pods", 110))),
+        room=room(allocatable),
+        pods_max=whole(quantity(allocatable.get("pods", 110)), up=False),
         labels=tuple(sorted(labels.items())),
         taints=tuple(
             Taint(one["key"], one.get("value", ""), Effect(one["effect"])) for one in spec.get("taints") or ()
@@ -297,7 +306,7 @@ def read_node(document: Document) -> NodeSeen:
         is_cordoned=bool(spec.get("unschedulable")),
         is_ready=is_ready,
         not_ready_since=None if is_ready else moment(ready.get("lastTransitionTime") or metadata["creationTimestamp"]),
-        gpu_memory_mib=int(quantity(labels.get(GPU_MEMORY_LABEL, 0))),
+        gpu_memory_mib=whole(quantity(labels.get(GPU_MEMORY_LABEL, 0)), up=False),
         gpu_model=labels.get(f"{GPU}.product", "GPU"),
         has_address=bool(status.get("addresses")),
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.resources import PRIORITY_CLASSES
+from swell.engines.kubernetes.unreadable import readable
 from swell.errors import SwellError
 
 log = logging.getLogger(__name__)
@@ -39,4 +40,4 @@ class PriorityClasses:
         except SwellError as error:
             log.warning("priority classes may have no effect, or an old one: %s", error)
             return self._known
-        return {item["metadata"]["name"]: int(item["value"]) for item in items}
+        return dict(readable(items, lambda item: (item["metadata"]["name"], int(item["value"]))))

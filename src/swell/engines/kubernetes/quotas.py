@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from swell.engines.kubernetes.port import Port, Selection
-from swell.engines.kubernetes.quantities import GPU, quantity
+from swell.engines.kubernetes.quantities import quantity
 from swell.engines.kubernetes.resources import QUOTAS
+from swell.engines.kubernetes.unreadable import readable
+from swell.model.kubernetes_quantity import GPU
 
 Document = dict[str, Any]
 GPUS = f"requests.{GPU}"  # how a quota counts them; it knows no limits of extended resources
@@ -40,6 +42,13 @@ def read_gpu_quota(port: Port, namespace: str) -> tuple[str, str] | None:
 
 def tightest(quotas: Iterable[Document]) -> tuple[str, str] | None:
     """All of them hold, so it is the one that leaves least. One that nobody has counted yet allows nothing."""
-    counted = [one.get("status") or {} for one in quotas if GPUS in ((one.get("spec") or {}).get("hard") or {})]
-    pairs = [((one.get("hard") or {}).get(GPUS, "0"), (one.get("used") or {}).get(GPUS, "0")) for one in counted]
+    pairs = [pair for pair in readable(quotas, _gpus_of) if pair is not None]
     return min(pairs, key=lambda pair: quantity(pair[0]) - quantity(pair[1]), default=None)
+
+
+def _gpus_of(quota: Document) -> tuple[str, str] | None:
+    """How many it allows, and how many are used; None: it does not count them."""
+    if GPUS not in ((quota.get("spec") or {}).get("hard") or {}):
+        return None
+    status = quota.get("status") or {}
+    return str((status.get("hard") or {}).get(GPUS, "0")), str((status.get("used") or {}).get(GPUS, "0"))

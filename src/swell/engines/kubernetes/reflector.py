@@ -20,6 +20,7 @@ from swell.engines.kubernetes.connection import Abort
 from swell.engines.kubernetes.failures import Expired, Silent
 from swell.engines.kubernetes.mirror import Change, Document, Key, Mirror, Relist
 from swell.engines.kubernetes.port import Port, Selection
+from swell.engines.kubernetes.unreadable import Unreadable
 from swell.errors import SwellError, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Reflector(Generic[T]):
         self._mirror = Mirror(read)
         self._lock = threading.Lock()  # of the mirror's state: this thread writes, others take snapshots
         self._abort = Abort()
+        self._logged: Mapping[Key, Unreadable] = {}
         self._synced = threading.Event()
         self._listed_at = 0.0
         self._behind = 0
@@ -102,6 +104,11 @@ class Reflector(Generic[T]):
         """Never changes again; what has not changed is the same object in the next one."""
         with self._lock:
             return self._mirror.snapshot()
+
+    def unreadable(self) -> Mapping[Key, Unreadable]:
+        """Objects that are left out, or stay as they were, until they change. Never changes again."""
+        with self._lock:
+            return self._mirror.unreadable
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
@@ -144,8 +151,8 @@ class Reflector(Generic[T]):
         self._behind = 0
         self._listed_at = time.monotonic()
         self._good()
-        self._synced.set()
         self._tell(changes)
+        self._synced.set()  # last: whoever waits for it asks those who were told
 
     def _watch(self) -> bool:
         """Until it ends. Did anything come?"""
@@ -181,8 +188,20 @@ class Reflector(Generic[T]):
             self._tell(tuple(changes))
 
     def _tell(self, changes: tuple[Change[T], ...]) -> None:
+        self._log_unreadable()
         if changes and not self._abort.is_set:
             self._changed(changes)
+
+    def _log_unreadable(self) -> None:
+        """Each once: somebody may change such an object all day long."""
+        now, before = self._mirror.unreadable, self._logged
+        if now is before:
+            return
+        known = {one.uid for one in before.values()}
+        for one in now.values():
+            if one.uid not in known:
+                logger.warning("%s", one)
+        self._logged = now
 
     def _good(self) -> None:
         self.trouble = None

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from swell.engines.kubernetes.picture import NODE, RESERVATION, SCHEDULER, STORE
-from swell.engines.kubernetes.quantities import GPU
 from swell.engines.kubernetes.reservations import Gpu
 from swell.engines.kubernetes.template import VISIBLE
+from swell.model.kubernetes_quantity import GPU
 
 Document = dict[str, Any]
 IMAGE = "docker.io/library/busybox:1.37"  # where nothing else is configured: small, and it has a shell

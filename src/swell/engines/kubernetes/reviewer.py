@@ -28,9 +28,15 @@ class KubernetesReviewer:
         return parse_identity(status.get("user") or {})
 
     def may_create(self, identity: Identity, what: ObjectKind) -> bool:
+        return self._may("create", identity, what)
+
+    def may_delete(self, identity: Identity, what: ObjectKind) -> bool:
+        return self._may("delete", identity, what)
+
+    def _may(self, verb: str, identity: Identity, what: ObjectKind) -> bool:
         resource = self._port.resource(what.api_version, what.kind)
         attributes = {
-            "verb": "create",
+            "verb": verb,
             "group": resource.group,
             "version": resource.version,
             "resource": resource.plural,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from swell.engines.kubernetes.cluster import Cluster
+from swell.engines.kubernetes.jobplaces import JobPlaces
 from swell.engines.kubernetes.kinds import KINDS
 from swell.engines.kubernetes.life import Life, is_there, uids
 from swell.engines.kubernetes.numbering import number
@@ -25,10 +26,10 @@ class Sight:
     Thread-safe, for a life at one moment: a look writes what it finds into the memory it is given.
     """
 
-    def __init__(self, cluster: Cluster, store: str, namespace: Callable[[Document], str]) -> None:
+    def __init__(self, cluster: Cluster, store: str, places: JobPlaces) -> None:
         self._cluster = cluster
         self._store = store
-        self._namespace = namespace  #: that a manifest is for
+        self._places = places
         self._numbering = threading.Lock()  #: two that look at once must not give a pod two numbers
 
     def look(self, life: Life, nodes: Mapping[NodeId, NodeSeen]) -> Seen:
@@ -63,13 +64,17 @@ class Sight:
 
     def _object_of(self, life: Life) -> ObjectSeen | None:
         if life.is_ours:
-            namespace = self._namespace(life.document)
             objects = self._cluster.objects_of_job((self._store, str(life.wanted.attempt.job)))
-            mine = [one for one in objects if (one.kind, one.namespace) == (life.document["kind"], namespace)]
+            kind = life.document["kind"]
+            mine = [one for one in objects if one.kind == kind and self._is_ours(life, one.namespace)]
             return mine[0] if mine else None
         metadata = life.document["metadata"]
         found = self._cluster.object(life.document["kind"], metadata["namespace"], metadata["name"])
         return found if found is not None and found.uid == metadata["uid"] else None
+
+    def _is_ours(self, life: Life, namespace: str) -> bool:
+        """A label is easily written elsewhere."""
+        return self._places.may_hold(life.document, namespace)
 
     def _left(self, life: Life) -> list[PodSeen]:
         """Of an object that is gone: those that the garbage collector has not reached yet hold their room."""
@@ -90,8 +95,7 @@ class Sight:
 
     def _pods_of(self, life: Life) -> list[PodSeen]:
         """Made by us, at first or again; before them those that came by kubectl."""
-        namespace = self._namespace(life.document)
-        ours = [pod for pod in self._made(life) if pod.namespace == namespace]  # a label is easily written elsewhere
+        ours = [pod for pod in self._made(life) if self._is_ours(life, pod.namespace)]
         return ours if life.is_ours else [*self._cluster.pods(uids(life.document)), *ours]
 
 

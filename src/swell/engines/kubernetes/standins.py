@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 from swell.engines.kubernetes.picture import SCHEDULER, STAND_IN, STORE
-from swell.engines.kubernetes.quantities import GPU
 from swell.engines.kubernetes.rules import render_rules
 from swell.model.job import JobId
+from swell.model.kubernetes_quantity import GPU
 from swell.model.placement import Rules
 from swell.model.resources import Resources
 

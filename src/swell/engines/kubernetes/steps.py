@@ -75,7 +75,7 @@ def object_steps(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -
     """For jobs whose pods are made by an object's controller."""
     found = seen.object
     if wanted.is_stopping:
-        return _stop(wanted, seen, memory)
+        return _stop(wanted, seen, memory, is_ours=is_ours)
     if found is None:
         # With pods of the last one left, a new one of that name would count them as its own.
         return (Create(),) if is_ours and not wanted.has_begun and not seen.alive else ()
@@ -126,14 +126,16 @@ def _has_size(found: ObjectSeen, wanted: Wanted) -> bool:
     return [(group.count, group.gpus) for group in found.groups] == [(size.tasks, size.gpus) for size in wanted.sizes()]
 
 
-def _stop(wanted: Wanted, seen: Seen, memory: Memory) -> tuple[Step, ...]:
+def _stop(wanted: Wanted, seen: Seen, memory: Memory, *, is_ours: bool) -> tuple[Step, ...]:
     found = seen.object
     suspends = found is not None and not (found.is_suspended or found.is_deleting or found.verdict)
     if suspends:
         return (Suspend(),)
     kills = tuple(_kills(seen, memory, wanted.grace_s))
-    if found is not None and not (found.is_deleting or found.verdict):
-        # Its controller hears of it a moment later, and ends its pods; those that end before would be failures.
+    is_ended_by_others = not is_ours if found is None else not (found.is_deleting or found.verdict)
+    if is_ended_by_others:
+        # Its controller hears of it a moment later, and ends its pods; those that end before would be failures. What
+        # was deleted with kubectl, the garbage collector ends, unless its user wants to keep the pods.
         return tuple(kill for kill in kills if kill.pod.is_deleting)
     return kills
 

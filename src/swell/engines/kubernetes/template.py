@@ -11,7 +11,9 @@ from typing import Any
 
 from swell.engines.kubernetes.objects import Filling, RoleSize
 from swell.engines.kubernetes.picture import DEVICE, SCHEDULER, SHARE_MIB
-from swell.engines.kubernetes.quantities import GPU
+from swell.engines.kubernetes.quantities import quantity
+from swell.errors import Rejected
+from swell.model.kubernetes_quantity import GPU, ONE
 
 Document = dict[str, Any]
 NUM_PROCESSES = re.compile(r"--num_processes=\d+")
@@ -46,7 +48,16 @@ def fill_template(template: Document, size: RoleSize, filling: Filling) -> Docum
 def gpus_of(spec: Document) -> int:
     """What a pod asks for at the least, over its containers."""
     asked = [container.get("resources") or {} for container in spec.get("containers") or ()]
-    return sum(int({**(one.get("limits") or {}), **(one.get("requests") or {})}.get(GPU, 0)) for one in asked)
+    return sum(_whole({**(one.get("limits") or {}), **(one.get("requests") or {})}.get(GPU, 0)) for one in asked)
+
+
+def _whole(amount: Any) -> int:
+    count = quantity(amount)
+    if count % ONE or count < 0:
+        raise Rejected(
+            f"{GPU}: {amount!r} is not a whole number of GPUs, and no pod can be made with it; write {GPU}: 1"
+        )
+    return count // ONE
 
 
 def _asks_for_gpus(container: Document) -> bool:

@@ -14,6 +14,7 @@ from swell.model.cluster import DeviceId, NodeId
 from swell.model.job import AttemptId
 from swell.model.launch import Launch
 from swell.model.quantity import IndexSet
+from swell.model.task_environment import Ranks
 
 Document = dict[str, Any]
 
@@ -50,6 +51,7 @@ class Wanted:
     is_elastic: bool = False  #: its pods must be told where to report
     rewrites_width: bool = False  #: `--num_processes=` of their commands follows their GPUs
     time_limit_s: float | None = None  #: of a gang; None: endless
+    ranks: Ranks = Ranks.TASKS
     draining: Mapping[int, Place] = field(default_factory=dict)  #: of an array: nothing begins there any more
 
     @classmethod
@@ -82,6 +84,7 @@ class Wanted:
             is_elastic=first.is_elastic,
             rewrites_width=first.rewrites_width,
             time_limit_s=None if first.is_array else first.time_limit_s,  # an array's tasks carry their own
+            ranks=first.ranks,
             draining=draining,
         )
 

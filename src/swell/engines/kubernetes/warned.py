@@ -15,6 +15,7 @@ from typing import Any
 from swell.engines.kubernetes.picture import moment
 from swell.engines.kubernetes.port import Port, Selection
 from swell.engines.kubernetes.resources import EVENTS
+from swell.engines.kubernetes.unreadable import readable
 from swell.errors import SwellError
 
 FRESH_S = 2.0
@@ -35,7 +36,7 @@ class Warned:
         series = event.get("series") or {}
         times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
         at = max((moment(time) for time in times if time), default=0.0)
-        return cls(at, event.get("reason") or "", event.get("message") or "")
+        return cls(at, str(event.get("reason") or ""), str(event.get("message") or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +72,15 @@ class Warnings:
         found: dict[str, list[Warned]] = defaultdict(list)
         error = None
         try:
-            for event in self._port.list(Selection(EVENTS, namespace, fields="type=Warning")).items:
-                found[event["involvedObject"].get("uid", "")].append(Warned.parse(event))
+            events = self._port.list(Selection(EVENTS, namespace, fields="type=Warning")).items
+            for uid, warned in readable(events, _about):
+                found[uid].append(warned)
         except SwellError as problem:
             error = problem
         now = self._monotonic()
         return _Answer(now + max(FRESH_S, COST * (now - began)), found, error)
+
+
+def _about(event: dict[str, Any]) -> tuple[str, Warned]:
+    """Whoever may write Events in a namespace may have written this one."""
+    return str(event["involvedObject"].get("uid", "")), Warned.parse(event)

@@ -107,6 +107,10 @@ class WorkersEngine:
             told = {node: worker.gpu_utilization for node, worker in self._workers.items() if silent[node] <= SILENCE_S}
         return {node: ratio for node, ratio in told.items() if ratio is not None}
 
+    def unreadable_objects(self) -> dict[str, int]:
+        """Workers are ours: what one says that cannot be read is refused to it."""
+        return {}
+
     def _silences(self) -> dict[NodeId, float]:
         now = self._monotonic()
         return {node: now - worker.heard_at for node, worker in self._workers.items()}

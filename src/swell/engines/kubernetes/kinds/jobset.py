@@ -18,22 +18,18 @@ class JobSetKind:
     def read(self, document: Document) -> ObjectSeen:
         return read_object(
             document,
-            is_suspended=bool(document["spec"].get("suspend")),
+            is_suspended=bool(_spec(document).get("suspend")),
             verdict=read_verdict(document, good="Completed"),
-            groups=[_group(one) for one in document["spec"]["replicatedJobs"]],
+            groups=[_group(one) for one in _entries(document)],
             templates=self.templates(document),
         )
 
     def templates(self, document: Document) -> list[Document]:
-        entries = document["spec"]["replicatedJobs"]
-        return [one["template"]["spec"]["template"] for one in entries if one.get("replicas", 1)]
+        return [one["template"]["spec"]["template"] for one in _entries(document) if one.get("replicas", 1)]
 
     def fill(self, document: Document, filling: Filling) -> Document:
         sizes = iter(filling.roles)  # entries without a replica have no role
-        entries = [
-            _fill(one, next(sizes), filling) if one.get("replicas", 1) else one
-            for one in document["spec"]["replicatedJobs"]
-        ]
+        entries = [_fill(one, next(sizes), filling) if one.get("replicas", 1) else one for one in _entries(document)]
         spec = {name: value for name, value in document["spec"].items() if name != "ttlSecondsAfterFinished"}
         return {
             **document,
@@ -42,7 +38,7 @@ class JobSetKind:
         }
 
     def change(self, live: Document, filled: Document, *, is_array: bool) -> Document | None:
-        groups = [[_group(one) for one in document["spec"]["replicatedJobs"]] for document in (live, filled)]
+        groups = [[_group(one) for one in _entries(document)] for document in (live, filled)]
         if groups[0] != groups[1]:
             return None
         return {"metadata": {"annotations": filled["metadata"]["annotations"]}}
@@ -59,6 +55,15 @@ class JobSetKind:
             return None
         group = next(group for group in seen.groups if group.name == name)
         return offset + job * group.pods + index
+
+
+def _spec(document: Document) -> Document:
+    return document.get("spec") or {}
+
+
+def _entries(document: Document) -> list[Document]:
+    """The API server takes a JobSet without any."""
+    return _spec(document).get("replicatedJobs") or []
 
 
 def _group(entry: Document) -> Group:

@@ -17,10 +17,10 @@ class PyTorchJobKind:
     name = "PyTorchJob"
 
     def read(self, document: Document) -> ObjectSeen:
-        specs = {name: given for name, given in document["spec"]["pytorchReplicaSpecs"].items() if given}
+        specs = {name: given for name, given in _replica_specs(document).items() if given}
         return read_object(
             document,
-            is_suspended=bool((document["spec"].get("runPolicy") or {}).get("suspend")),
+            is_suspended=bool(((document.get("spec") or {}).get("runPolicy") or {}).get("suspend")),
             verdict=read_verdict(document, good="Succeeded"),
             groups=[
                 Group(
@@ -33,7 +33,7 @@ class PyTorchJobKind:
         )
 
     def templates(self, document: Document) -> list[Document]:
-        specs = document["spec"]["pytorchReplicaSpecs"]
+        specs = _replica_specs(document)
         return [_template(specs[name]) for name in TYPES if specs.get(name) and specs[name].get("replicas", 1)]
 
     def fill(self, document: Document, filling: Filling) -> Document:
@@ -69,6 +69,11 @@ class PyTorchJobKind:
         offset = seen.offset(pod.labels.get("training.kubeflow.org/replica-type", ""))
         index = parse_number(pod.labels.get("training.kubeflow.org/replica-index", ""))
         return None if offset is None or index is None else offset + index
+
+
+def _replica_specs(document: Document) -> Document:
+    """The API server takes a PyTorchJob without a specification; its operator does not."""
+    return (document.get("spec") or {}).get("pytorchReplicaSpecs") or {}
 
 
 def _template(replicas: Document) -> Document:

@@ -1,0 +1,164 @@
+"""Does a framework's own training job go on through a resize as if nobody had touched it?
+
+Each example of examples/ is run twice with the real framework: by itself on two ranks, and under Swell as its README
+says, on two ranks and then on one. Every epoch must be there once, with as many steps and the same loss. The examples
+divide one batch among their ranks, so the loss does not depend on the width beyond rounding. Ranks are CPU processes
+(gloo, gRPC) on simulated GPUs. `make soak` plays all of them, because the frameworks are gigabytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from server import Server
+
+from .training import EXAMPLES, SDK, Story, read_story, until_trained
+
+EPOCHS = 40
+STEP_S = 0.06  # an epoch has 8 steps and takes 0.5 s on one rank, half of that on two
+LOSS_CLOSE = 1e-4  # of losses near 0.1: sums in another order, eight times 40
+PATIENCE_S = 420.0  # torch takes a minute to import on two busy cores
+LINE = re.compile(r"epoch (\d+): loss ([\d.]+) in (\d+) steps")
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "TRANSFORMERS_VERBOSITY": "error"}
+
+Epochs = dict[int, tuple[float, int]]  #: number → loss, steps
+Process = tuple[list[str], dict[str, str]]  #: words, variables
+Outside = Callable[[str, str], list[Process]]  #: of a Python and a script: how it is started on two ranks
+
+
+@dataclass(frozen=True)
+class Case:
+    """One example with one framework."""
+
+    name: str
+    script: str
+    options: tuple[str, ...] = ("--gpus", "1..2")
+    outside: Outside = field(default=lambda *_: [])
+    arguments: tuple[str, ...] = ()  #: of the script, under Swell
+    steps: int = 8  #: of an epoch: 512 samples, 64 at a time
+
+
+def by_itself(python: str, script: str) -> list[Process]:
+    """It starts its second rank itself."""
+    return [([python, script], {"NUM_GPUS": "2"})]
+
+
+def by_torchrun(python: str, script: str) -> list[Process]:
+    words = ["-m", "torch.distributed.run", "--nnodes=1", "--node_rank=0", "--nproc_per_node=2"]
+    where = ["--master_addr=127.0.0.1", f"--master_port={free_port()}"]
+    return [([python, *words, *where, script], {})]
+
+
+def by_tf_config(python: str, script: str) -> list[Process]:
+    workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    started = []
+    for rank in range(2):
+        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
+        told = {"TF_CONFIG": json.dumps(config), "RANK": str(rank), "WORLD_SIZE": "2"}
+        started.append(([python, script], told))
+    return started
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("lightning", "lightning/train.py", outside=by_itself),
+        Case("kubeprofiler with Lightning", "kubeprofiler/lightning_style.py", outside=by_itself),
+        Case(
+            "torchrun",
+            "pytorch/ddp.py",
+            ("--gpus", "1..2", "--torchrun"),
+            outside=by_torchrun,
+            arguments=("--sample-s", "0.001"),
+            steps=16,
+        ),
+        Case("Trainer", "huggingface/train.py", ("--gpus", "1..2", "--torchrun"), outside=by_torchrun),
+        Case("Trainer by accelerate", "huggingface/train.py", ("--gpus", "1..2", "--accelerate"), outside=by_torchrun),
+        Case("Keras", "keras/train.py", ("--tasks", "1..2", "--gpus", "1"), outside=by_tf_config),
+    )
+}
+
+
+def play(name: str, python: str) -> list[str]:
+    """What went wrong with a case; empty when it learnt as if nobody had touched it."""
+    case = CASES[name]
+    with tempfile.TemporaryDirectory(prefix="swell-frameworks-") as folder:
+        try:
+            alone = run_outside(case, python, Path(folder))
+            story, found = run_under_swell(case, python, Path(folder))
+            compare(alone, found, case.steps)
+        except AssertionError as problem:
+            return [f"{name}: {problem}"]
+    last = found[EPOCHS][0]
+    widths = [life.width for life in story.lives]
+    print(f"{name}: widths {widths}, {case.steps} steps an epoch, last loss {last:.6f}, alone {alone[EPOCHS][0]:.6f}")
+    return []
+
+
+def run_outside(case: Case, python: str, folder: Path) -> Epochs:
+    """Two ranks without Swell."""
+    env = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    own = {"PYTHONPATH": str(SDK), "EPOCHS_TO_BE_DONE": str(EPOCHS), **QUIET}
+    place = folder / "outside"
+    place.mkdir()
+    logs = []
+    ranks = []
+    for number, (words, told) in enumerate(case.outside(python, str(EXAMPLES / case.script))):
+        logs.append(place / f"log-{number}")
+        with logs[-1].open("wb") as log:
+            ranks.append(
+                subprocess.Popen(words, env={**env, **own, **told}, cwd=place, stdout=log, stderr=subprocess.STDOUT)
+            )
+    codes = [rank.wait(PATIENCE_S) for rank in ranks]
+    assert set(codes) == {0}, f"by itself it ends with {codes}: {logs[0].read_text()[-3000:]}"
+    return read_epochs(logs[0].read_text())
+
+
+def run_under_swell(case: Case, python: str, folder: Path) -> tuple[Story, Epochs]:
+    """On two ranks, scaled to one."""
+    with Server(folder, gpus=2, cpus=4) as server:
+        told = {"STEP_S": str(STEP_S), "PYTHONPATH": str(SDK), **QUIET}
+        words = (*case.options, "--epochs", str(EPOCHS), *(f"--env={name}={text}" for name, text in told.items()))
+        job = server.start(*words, "--", python, str(EXAMPLES / case.script), *case.arguments)
+        until_trained(server, job, width=2, patience_s=PATIENCE_S)
+        assert server.swell("scale", str(job), "1", timeout_s=PATIENCE_S).code == 0
+        until_trained(server, job, width=1, patience_s=PATIENCE_S)
+        server.until(job, "succeeded", patience_s=PATIENCE_S)
+        story = read_story(server, job)
+        logs = [
+            b"".join(server.client().logs(job, rank=0, attempt=one["number"])).decode()
+            for one in story.document["attempts"]
+        ]
+    assert [life.width for life in story.lives] == [2, 1], story.lives
+    assert [life.outcome for life in story.lives] == ["yielded", "succeeded"], story.lives
+    counted = [story.document[name] for name in ("resizes", "preemptions", "failures", "lost_gpu_seconds")]
+    assert counted == [1, 0, 0, 0.0], counted
+    halves = [read_epochs(log) for log in logs]
+    assert not halves[0].keys() & halves[1].keys(), "an epoch twice"
+    return story, {**halves[0], **halves[1]}
+
+
+def compare(alone: Epochs, found: Epochs, steps: int) -> None:
+    assert sorted(alone) == sorted(found) == list(range(1, EPOCHS + 1)), f"{sorted(alone)}, {sorted(found)}"
+    assert {count for _, count in alone.values()} == {steps}, f"by itself: {alone}"
+    assert {count for _, count in found.values()} == {steps}, f"under Swell: {found}"
+    far = [number for number in alone if abs(alone[number][0] - found[number][0]) > LOSS_CLOSE]
+    assert not far, f"other losses: {[(number, alone[number][0], found[number][0]) for number in far]}"
+
+
+def read_epochs(log: str) -> Epochs:
+    return {int(number): (float(loss), int(steps)) for number, loss, steps in LINE.findall(log)}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])

@@ -1,0 +1,162 @@
+"""Who is told of ranks?
+
+The class of mistake: a variable that makes a framework believe in a launcher which is not there. It then trains on its
+part of the data only (Lightning 1.5), or waits for ranks that nobody starts (2.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from manifests.kubernetes import CONTEXT, GPU
+from swell.engines.kubernetes.hands import variables
+from swell.engines.kubernetes.wanted import Place, Wanted
+from swell.manifests import native_objects, read_document
+from swell.model.job import AttemptId, JobSpec
+from swell.model.launch import Lane, Launch, LaunchRole
+from swell.model.task_environment import Ranks, rank_variables, ranks_of
+from swell.worker.environment import run_variables, task_variables
+
+NUMBERS = {"rank": 1, "world_size": 3, "local_rank": 1, "local_world_size": 2, "node_rank": 0}
+LOCAL = {"LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
+#: jobs of one task that may hold several GPUs, however they are written
+INSIDE: tuple[dict[str, Any], ...] = ({"gpus": 2}, {"gpus": "1..4"}, {"gpus": 2, "array": "0-3"})
+ALONE: tuple[dict[str, Any], ...] = (
+    {},
+    {"gpus": 1},
+    {"gpuMemory": "6GiB"},
+    {"array": "0-3"},
+    {"array": "0", "gpus": 1},
+)
+SEVERAL: tuple[dict[str, Any], ...] = ({"tasks": 2}, {"tasks": "1..4", "gpus": 1}, {"tasks": 2, "gpus": 2})
+
+
+def read(**fields: Any) -> JobSpec:
+    spec = {"command": ["train"], "image": "python:3.12", **fields}
+    document = {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": spec}
+    return read_document(document, replace(CONTEXT, on_cluster=True))
+
+
+def on_a_machine(spec: JobSpec, *, gpus: int, tasks: int = 1, rank: int = 0) -> dict[str, str]:
+    """What one task sees at that width."""
+    lanes = tuple(Lane(number, tuple(f"gpu-{number}-{n}" for n in range(gpus))) for number in range(tasks))
+    launch = Launch(
+        attempt=AttemptId(7, 1),
+        node="a",
+        generation=1,
+        revision=1,
+        name="own",
+        roles=(LaunchRole(("train",)),),
+        workdir="/",
+        umask=0o022,
+        environment="e",
+        env=(),
+        own=(),
+        lanes=lanes,
+        indices="0",
+        is_array=spec.array is not None,
+        world_size=tasks,
+        nodes=("a",),
+        time_limit_s=None,
+        grace_s=30.0,
+        ranks=ranks_of(spec),
+    )
+    shared = run_variables(launch, {}, store="store-id", port=4000)
+    return task_variables(shared, launch, launch.roles[0], index=rank, local_rank=rank, devices=lanes[rank].devices)
+
+
+def in_a_pod(spec: JobSpec, *, gpus: int, width: int) -> dict[str, str]:
+    """Of a job in our own notation: what its Secret says, and what its own container says above it."""
+    place = Place("n1", tuple(f"gpu-{number}" for number in range(gpus)), 0)
+    wanted = Wanted(
+        attempt=AttemptId(7, 1),
+        name="own",
+        manifest="m",
+        width=width,
+        revision=1,
+        generation=1,
+        places={0: place},
+        nodes=("n1",),
+        shares_mib=(0,),
+        is_array=spec.array is not None,
+        indices="0",
+        own={},
+        is_stopping=False,
+        grace_s=30.0,
+        has_begun=False,
+        tasks=1,
+        ranks=ranks_of(spec),
+    )
+    found = native_objects(spec, name="own-7", namespace="lab", width=width, run_as=1000)[0]
+    pod = found["spec"]["template"]["spec"] if found["kind"] == "Job" else found["spec"]
+    own = {one["name"]: one.get("value", "") for one in pod["containers"][0]["env"]}
+    return {**variables(wanted, "01234567-89"), **own}
+
+
+@pytest.mark.parametrize("fields", INSIDE)
+def test_one_task_of_several_gpus_finds_nothing_that_looks_like_a_launcher_at_any_width(fields: dict[str, Any]) -> None:
+    spec = read(**fields)
+    least = 1 if spec.array else spec.width_min
+    for gpus in {least, spec.width_max if not spec.array else 2}:
+        width = 1 if spec.array else gpus
+        for found in (on_a_machine(spec, gpus=gpus), in_a_pod(spec, gpus=gpus, width=width)):
+            assert not found.keys() & {"RANK", *LOCAL}, fields
+            assert (found["WORLD_SIZE"], found["NUM_NODES"], found["NUM_GPUS"]) == ("1", "1", str(gpus))
+
+
+@pytest.mark.parametrize("fields", ALONE)
+def test_one_task_of_at_most_one_gpu_is_rank_0_of_1_and_nobody_is_said_to_have_started_it(
+    fields: dict[str, Any],
+) -> None:
+    spec = read(**{name: value for name, value in fields.items() if name != "gpuMemory"})
+    gpus = fields.get("gpus", 0)
+    for found in (on_a_machine(spec, gpus=gpus), in_a_pod(spec, gpus=gpus, width=1)):
+        assert (found["RANK"], found["WORLD_SIZE"]) == ("0", "1")
+        assert not found.keys() & LOCAL, "with them Lightning on CPUs would start no rank of its own"
+
+
+@pytest.mark.parametrize("fields", SEVERAL)
+def test_tasks_that_may_be_several_are_told_all_of_it_also_when_there_is_only_one(fields: dict[str, Any]) -> None:
+    spec = read(**fields)
+    assert ranks_of(spec) is Ranks.TASKS
+    one = on_a_machine(spec, gpus=1)
+    assert {name: one[name] for name in ("RANK", "WORLD_SIZE", *LOCAL)} == {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": "0",
+    }
+    second = on_a_machine(spec, gpus=1, tasks=2, rank=1)
+    assert (second["RANK"], second["WORLD_SIZE"], second["LOCAL_RANK"]) == ("1", "2", "1")
+
+
+def test_the_only_replica_of_a_pytorchjob_has_the_rank_that_its_operator_promises() -> None:
+    container = {"name": "pytorch", "image": "x", "command": ["train"], "resources": {"limits": {GPU: 2}}}
+    replicas = {"Master": {"replicas": 1, "template": {"spec": {"containers": [container]}}}}
+    document = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "one"},
+        "spec": {"pytorchReplicaSpecs": replicas},
+    }
+    found = on_a_machine(read_document(document, CONTEXT), gpus=2)
+    assert (found["RANK"], found["WORLD_SIZE"], found["MASTER_ADDR"]) == ("0", "1", "127.0.0.1")
+    assert not found.keys() & LOCAL
+
+
+def test_rank_and_count_come_together_wherever_there_is_a_rank() -> None:
+    assert {ranks: rank_variables(ranks, **NUMBERS) for ranks in Ranks} == {
+        Ranks.TASKS: {
+            "RANK": "1",
+            "WORLD_SIZE": "3",
+            "LOCAL_RANK": "1",
+            "LOCAL_WORLD_SIZE": "2",
+            "GROUP_RANK": "0",
+        },
+        Ranks.ALONE: {"RANK": "0", "WORLD_SIZE": "1"},
+        Ranks.INSIDE: {"WORLD_SIZE": "1"},
+    }

@@ -1,0 +1,89 @@
+"""Do the tests of a tier pass, and which of them fail only now and then?
+
+python tools/run_tests.py fast       # what needs no server process: part of `make check`
+python tools/run_tests.py local      # everything that needs no Kubernetes: `make test`
+python tools/run_tests.py cluster    # everything that needs one: `make test-cluster`
+
+Tests run on all cores, those of one file on one core. Whatever failed is run once more, alone, when all the others are
+done. A test that passes then is printed as `FLAKE: test` and does not fail the run, unless there are too many of them:
+docs/flakes.md keeps each with its cause. FLAKES names a file that counts them over several calls, as `.ci/run` does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TIERS = {"fast": "not slow", "local": "not cluster and not soak", "cluster": "cluster and not soak"}
+FLAKES_MAX = 3  # more than that is no bad luck: something is broken, or the machine is
+RETRIED_MAX = 20  # when so many fail they were broken by one thing; running them again would only take time
+TESTS_FAILED = 1  # pytest's exit code for it; every other one means that the tests were not run to their end
+
+
+def main(words: list[str]) -> int:
+    if len(words) != 1 or words[0] not in TIERS:
+        print(f"usage: run_tests.py {'|'.join(TIERS)}", file=sys.stderr)
+        return 2
+    began = time.monotonic()
+    code = run_tier(words[0])
+    took_s = round(time.monotonic() - began)
+    print(f"{words[0]} tests: {took_s // 60} min {took_s % 60} s", flush=True)
+    return code
+
+
+def run_tier(tier: str) -> int:
+    on_all_cores = ["-n", str(os.cpu_count() or 1), "--dist", "loadfile", "--no-loadscope-reorder"]
+    code, failed = pytest(*on_all_cores, "-m", TIERS[tier])
+    if code != TESTS_FAILED or not failed or len(failed) > RETRIED_MAX:
+        return code
+    print(f"{len(failed)} failed; running them once more, alone", flush=True)
+    return judge(failed, *pytest("-n", "1", *failed))
+
+
+def pytest(*words: str) -> tuple[int, list[str]]:
+    """The exit code, and the names of the tests that failed."""
+    with tempfile.NamedTemporaryFile("r", prefix="failed-tests-") as failed:
+        argv = [sys.executable, "-m", "pytest", "-q", "-p", "tools.run_tests", *words]
+        env = {**os.environ, "FAILED_TESTS": failed.name}
+        code = subprocess.run(argv, cwd=ROOT, env=env, check=False).returncode
+        return code, sorted({line.rstrip("\n") for line in failed})
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Called by pytest, in which this file is a plugin. Its own memory of failures forgets what xdist ran again."""
+    if report.failed:
+        with Path(os.environ["FAILED_TESTS"]).open("a") as file:
+            file.write(f"{report.nodeid}\n")
+
+
+def judge(failed: list[str], code: int, again: list[str]) -> int:
+    """The exit code after the second run; prints what passed there."""
+    flakes = [test for test in failed if test not in again]
+    if code not in (0, TESTS_FAILED):
+        return code
+    for test in flakes:
+        print(f"FLAKE: {test}", flush=True)
+    total = count_flakes(flakes)
+    if total > FLAKES_MAX:
+        print(f"{total} tests failed only now and then; {FLAKES_MAX} are tolerated", flush=True)
+    return TESTS_FAILED if again or total > FLAKES_MAX else 0
+
+
+def count_flakes(flakes: list[str]) -> int:
+    """These, and those that earlier calls have written into the file that FLAKES names."""
+    if not (name := os.environ.get("FLAKES")):
+        return len(flakes)
+    with Path(name).open("a+") as file:
+        file.writelines(f"{test}\n" for test in flakes)
+        file.seek(0)
+        return len(file.readlines())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
