@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import swell
-from bench import binds, clogging, feel, kubernetes, metrics, resize, sdk, tasks
+from bench import binds, clogging, decide, feel, kubernetes, metrics, packing, quality, resize, sdk, tasks, workers
 from bench.folders import working_folder
 from bench.hyperqueue_install import VERSION as HYPERQUEUE
 from bench.interrupts import interrupt_on_all
@@ -26,10 +26,14 @@ BENCHES: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "sdk": sdk.run,
     "resize": resize.run,
     "metrics": metrics.run,
+    "workers": workers.run,
     "binds": binds.run,
     "kubernetes": kubernetes.run,
     "scale": kubernetes.run_scale,
     "clogging": clogging.run,
+    "quality": quality.run,
+    "packing": packing.run,
+    "decide": decide.run,
 }
 
 
@@ -67,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--starts", type=int, default=50, help="jobs whose start is timed  [default: 50]")
     parser.add_argument("--nodes", type=int, default=1000, help="of the simulated cluster  [default: 1000]")
     parser.add_argument("--seed", type=int, default=1, help="draws the order of contenders  [default: 1]")
+    parser.add_argument("--data", type=Path, help="folder with published traces, for: quality, packing")
+    parser.add_argument("--workloads", default="", metavar="N,…", help="of the traces  [default: all]")
+    parser.add_argument("--rows", default="", metavar="WORDS;…", help="of quality, by words in them  [default: all]")
     parser.add_argument("--folder", type=Path, help="where to work; a real disk  [default: the temporary folder]")
     return parser
 
@@ -81,6 +88,9 @@ def _setting(options: argparse.Namespace, folder: Path) -> Setting:
         submissions=options.submissions,
         starts=options.starts,
         nodes=options.nodes,
+        data=options.data,
+        workloads=tuple(filter(None, options.workloads.split(","))),
+        rows=tuple(filter(None, options.rows.split(";"))),
     )
 
 

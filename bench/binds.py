@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 
 from bench.rows import Row, Setting, middle
-from swell.engines.kubernetes import Access, Port
-from swell.engines.kubernetes.credentials import Credential, Fixed
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.resources import PODS
+from swell.engines.kubernetes import Access, ApiClient
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.credentials import Credential, Fixed
+from swell.engines.kubernetes.client.resources import PODS
 
 ROOT = Path(__file__).resolve().parent.parent
 IN_FLIGHT = 64
@@ -40,7 +40,7 @@ def run(setting: Setting) -> Iterator[Row]:
 
 def _round(setting: Setting) -> tuple[float, float, float, float]:
     with _served(setting.folder, setting.tasks) as access:
-        port = Port(access)
+        port = ApiClient(access)
         pods = [item["metadata"] for item in port.list(Selection(PODS)).items]
         half = len(pods) // 2
         calls = [partial(port.bind, pod["name"], "default", pod["uid"], "node") for pod in pods[:half]]

@@ -30,11 +30,11 @@ from bench.racecourse import (
     serving,
 )
 from bench.rows import Row, Setting
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.picture import PodSeen, read_pod
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.reflector import Reflector
-from swell.engines.kubernetes.resources import PODS
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.resources import PODS
+from swell.engines.kubernetes.watch.observed_objects import PodSeen, read_pod
+from swell.engines.kubernetes.watch.reflector import Reflector
 
 GANGS = 50
 SIZE_MIN, SIZE_MAX = 2, 6
@@ -138,7 +138,7 @@ def _ours(kubeconfig: Path, folder: Path, sizes: Sequence[int]) -> Result:
         return _round(port, "swell", sizes)
 
 
-def _round(port: Port, scheduler: str, sizes: Sequence[int]) -> Result:
+def _round(port: ApiClient, scheduler: str, sizes: Sequence[int]) -> Result:
     gangs = [Gang(f"{scheduler}-{number}", size) for number, size in enumerate(sizes)]
     gather(port, [partial(port.create, GROUPS, pod_group(gang.name, gang.size), NAMESPACE) for gang in gangs])
     reflector = Reflector(port, Selection(PODS, NAMESPACE), read_pod, lambda _: None)
@@ -152,7 +152,7 @@ def _round(port: Port, scheduler: str, sizes: Sequence[int]) -> Result:
     return result
 
 
-def _watch(port: Port, gangs: Sequence[Gang], scheduler: str, reflector: Reflector[PodSeen]) -> Result:
+def _watch(port: ApiClient, gangs: Sequence[Gang], scheduler: str, reflector: Reflector[PodSeen]) -> Result:
     play = Play(gangs, GPUS)
     began = now = time.perf_counter()
     gather(port, [partial(_arrive, port, gang, scheduler) for gang in gangs])
@@ -167,6 +167,6 @@ def _watch(port: Port, gangs: Sequence[Gang], scheduler: str, reflector: Reflect
     return Result(len(play.done_at), last, None if play.clogged_at is None else play.clogged_at - began)
 
 
-def _arrive(port: Port, gang: Gang, scheduler: str) -> None:
+def _arrive(port: ApiClient, gang: Gang, scheduler: str) -> None:
     for name in gang.members:
         port.create(PODS, pod(name, scheduler, gang.name, gpus=1), NAMESPACE)

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.folders import subfolder
 from bench.interrupts import undisturbed
 from swell.client import Client
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 from swell.worker import processes
 
 SWELL = Path(sys.executable).with_name("swell")

@@ -31,12 +31,12 @@ from bench.racecourse import (
     serving,
 )
 from bench.rows import Row, Setting, progress
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.mirror import Change
-from swell.engines.kubernetes.picture import PodSeen, read_pod
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.reflector import Reflector
-from swell.engines.kubernetes.resources import PODS
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.resources import PODS
+from swell.engines.kubernetes.watch.mirror import WatchChange
+from swell.engines.kubernetes.watch.observed_objects import PodSeen, read_pod
+from swell.engines.kubernetes.watch.reflector import Reflector
 
 GANG = 20
 SINGLES_PER_NODE = 10
@@ -184,7 +184,7 @@ def _ours(kubeconfig: Path, folder: Path, workload: Workload, *, leave: bool = F
 class _Finish:
     """Counts pods that are bound."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: ApiClient) -> None:
         self._bound: set[str] = set()
         self._reflector = Reflector(port, Selection(PODS, NAMESPACE), read_pod, self._look)
         self.last_at = 0.0
@@ -197,7 +197,7 @@ class _Finish:
     def __exit__(self, *_: object) -> None:
         self._reflector.stop()
 
-    def _look(self, changes: tuple[Change[PodSeen], ...]) -> None:
+    def _look(self, changes: tuple[WatchChange[PodSeen], ...]) -> None:
         before = len(self._bound)
         self._bound |= {change.after.uid for change in changes if change.after is not None and change.after.node}
         if len(self._bound) > before:
@@ -209,7 +209,7 @@ class _Finish:
 
 
 def _race(
-    port: Port,
+    port: ApiClient,
     workload: Workload,
     scheduler: str,
     *,

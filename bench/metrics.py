@@ -13,7 +13,7 @@ from typing import Any
 from bench.rows import Row, Setting, middle
 from swell.api import Measured
 from swell.controller.accounting import Accounts
-from swell.controller.watch import Cycled
+from swell.controller.cycle import Cycled
 from swell.manifests import Context, read_document
 from swell.metrics import Metrics, Present
 from swell.model.plan import Snapshot

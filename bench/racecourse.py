@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 from bench.folders import subfolder
 from bench.installation import swell
 from bench.rows import Setting, progress
-from swell.engines.kubernetes import Port, find_access
-from swell.engines.kubernetes.picture import POD_GROUP
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.quantities import GPU
-from swell.engines.kubernetes.resources import PODS, Resource
-from swell.state import StateFolder
+from swell.engines.kubernetes import ApiClient, find_access
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.resources import PODS, Resource
+from swell.engines.kubernetes.objects.amounts import GPU
+from swell.machine.state_folder import StateFolder
+from swell.model.placement_fields import POD_GROUP
 
 GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 NAMESPACE = "default"
@@ -56,8 +56,8 @@ def racecourse(setting: Setting, nodes: int, *, gpus: int = 8) -> Iterator[Path]
 
 
 @contextmanager
-def connected(kubeconfig: Path) -> Iterator[Port]:
-    port = Port(find_access(kubeconfig), agent="bench")
+def connected(kubeconfig: Path) -> Iterator[ApiClient]:
+    port = ApiClient(find_access(kubeconfig), agent="bench")
     try:
         yield port
     finally:
@@ -99,7 +99,7 @@ def pod_group(name: str, size: int) -> dict[str, Any]:
     }
 
 
-def clean(port: Port) -> None:
+def clean(port: ApiClient) -> None:
     pods = [item["metadata"]["name"] for item in port.list(Selection(PODS, NAMESPACE)).items]
     port.gather([partial(port.delete, PODS, name, NAMESPACE, grace_s=0) for name in pods])
     groups = [item["metadata"]["name"] for item in port.list(Selection(GROUPS, NAMESPACE)).items]
@@ -129,7 +129,7 @@ def _ticks() -> tuple[int, int]:
     return sum(counted) - counted[3] - counted[4], sum(counted)
 
 
-def gather(port: Port, calls: Sequence[Callable[[], Any]]) -> None:
+def gather(port: ApiClient, calls: Sequence[Callable[[], Any]]) -> None:
     for result in port.gather(list(calls)):
         if isinstance(result, Exception):
             raise result

@@ -24,6 +24,9 @@ class Setting:
     submissions: int
     starts: int  #: jobs whose start is timed
     nodes: int  #: of the simulated cluster
+    data: Path | None = None  #: folder with published traces; None: what needs them is left out
+    workloads: tuple[str, ...] = ()  #: of the traces; empty: all
+    rows: tuple[str, ...] = ()  #: words in the names of the rows that are wanted; empty: all
 
     @property
     def cpus(self) -> int:

@@ -15,11 +15,12 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
-from swell.state import StateFolder
+from swell.machine.sockets import HOST
+from swell.machine.state_folder import StateFolder
 
 IN_FLIGHT = 32
+TIMEOUT_S = 90.0
 
 
 def main() -> None:
@@ -45,10 +46,10 @@ def main() -> None:
 
 
 def _submit(state: StateFolder, numbers: Iterator[int], cpus: str, took: list[float]) -> None:
-    address = urlsplit(state.read_json(state.server_file)["url"])
-    head, body = _request(address.netloc, state.token.read_text().strip(), cpus)
-    with socket.create_connection((address.hostname or "", address.port or 0)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    head, body = _request(HOST, state.token.read_text().strip(), cpus)
+    asked = state.connection(timeout=TIMEOUT_S)
+    asked.connect()
+    with asked.sock as connection:
         for _ in numbers:
             began = time.perf_counter()
             connection.sendall(b"%sIdempotency-Key: %s\r\n\r\n%s" % (head, uuid.uuid4().hex.encode(), body))

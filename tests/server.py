@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -22,7 +23,7 @@ from typing import Any
 from swell.client import Client
 from swell.client.connection import path
 from swell.errors import NotFound, SwellError
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 SWELL = str(Path(sys.executable).with_name("swell"))
 PATIENCE_S = 30.0  # for anything that takes a second; a loaded machine is slow
@@ -60,6 +61,13 @@ class Result:
         """Of `run -d`, which prints nothing but the job's id."""
         assert self.code == 0, self
         return int(self.stdout)
+
+    @property
+    def job(self) -> int:
+        """Of `run`, which says the job's id before its output."""
+        said = re.search(r"^swell: job (\d+) ", self.stderr, re.MULTILINE)
+        assert said is not None, self
+        return int(said[1])
 
 
 class Server:
@@ -272,6 +280,19 @@ class Server:
         return read
 
 
+def up_before_and_empty_after(server: Server) -> Iterator[Server]:
+    """For a fixture of tests that share a server, also those that kill it; none finds a job or a token of another's."""
+    if not server.is_up:
+        server.up()
+    yield server
+    if not server.is_up:
+        server.up()
+    server.cancel_all()
+    client = server.client()
+    for token in client.tokens():
+        client.revoke_token(token["name"])
+
+
 class Gate:
     """A file that a task reads from and waits at: `read line < PATH`. It never blocks the test."""
 
@@ -297,7 +318,9 @@ def ended(pid: int, patience_s: float = PATIENCE_S) -> Iterator[None]:
     descriptor = os.pidfd_open(pid)
     try:
         yield
-        assert select.select([descriptor], [], [], patience_s)[0], f"process {pid} lives after {patience_s} s"
+        poll = select.poll()  # select() takes no descriptor above 1,023
+        poll.register(descriptor, select.POLLIN)
+        assert poll.poll(patience_s * 1000), f"process {pid} lives after {patience_s} s"
     finally:
         os.close(descriptor)
 

@@ -8,7 +8,7 @@ from bench.clogging import GANGS, GPUS, RUN_S, Gang, Play, Result, draw_sizes, r
 from bench.racecourse import pod
 from bench.rows import Row
 
-from swell.engines.kubernetes.picture import PodSeen, read_pod
+from swell.engines.kubernetes.watch.observed_objects import PodSeen, read_pod
 
 PAIR, TRIO = Gang("pair", 2), Gang("trio", 3)
 

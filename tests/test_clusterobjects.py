@@ -15,13 +15,13 @@ from engines.kubernetes.keeping import PATIENCE_S
 from engines.kubernetes.test_deleted import SPECS, VERSIONS
 from engines.kubernetes.test_unreadable import OPERATORS
 from store.jobs import Clock, end
-from swell.clusterobjects import ClusterObjects
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.jobplaces import JobPlaces
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.objects.objects import JobPlaces
+from swell.engines.kubernetes.watch.cluster import Cluster
 from swell.errors import Conflict, Rejected
 from swell.manifests import Context, Manifest, read_manifests
 from swell.model.job import JobId, JobState
+from swell.server.cluster_objects import ClusterObjects
 from swell.store import NewJob, Store, open_store
 
 Document = dict[str, Any]
@@ -39,7 +39,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.server = ApiServer(folder / "token")
         self.server.kinds |= OPERATORS
-        self.port = Port(access_to(self.server), answer_s=5.0)
+        self.port = ApiClient(access_to(self.server), answer_s=5.0)
         self.cluster = Cluster(self.port, lambda *_: None)
         self.store: Store = open_store(folder / "swell.db", Clock())
         self.objects = ClusterObjects(self.store, self.port, self.cluster, JobPlaces("jobs", "swell"))
@@ -85,8 +85,8 @@ def read(document: Document) -> Manifest:
 
 def taken(kind: str, first: str, owner: str = "") -> str:
     return (
-        f'{PLURALS[kind]} "pytorch" already exists in namespace "ml"{owner}; give this one another metadata.name, or '
-        f"write metadata.generateName: pytorch- to have one chosen, or end the first: {first}"
+        f'{PLURALS[kind]} "pytorch" already exists in namespace "ml"{owner}; give this one another metadata.name '
+        f"(--suffix adds to it), or write metadata.generateName: pytorch- to have one chosen, or end the first: {first}"
     )
 
 
@@ -136,6 +136,52 @@ def test_so_does_what_is_being_deleted(world: World) -> None:
     assert len(world.accept(of("JobSet"))) == 1
 
 
+ENDED: dict[str, Document] = {
+    "Job": {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    "JobSet": {"conditions": [{"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+    "PyTorchJob": {
+        "conditions": [{"type": "Succeeded", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    },
+    "Pod": {"phase": "Failed"},
+}
+
+
+@EVERY_KIND
+def test_what_somebody_else_made_and_has_ended_is_replaced_if_that_is_asked_for(kind: str, world: World) -> None:
+    world.create({**of(kind), "status": ENDED[kind]}, None, uid="old")
+    with pytest.raises(Conflict) as refused:
+        world.accept(of(kind))
+    assert str(refused.value) == (
+        f'{PLURALS[kind]} "pytorch" already exists in namespace "ml" and has ended; add --replace to delete it first, '
+        "or give this one another metadata.name (--suffix adds to it), or write metadata.generateName: pytorch- to "
+        "have one chosen"
+    )
+    again = read(of(kind))
+    world.objects.try_out([again], replaces=True)
+    [found] = world.objects.ended([again])
+    world.objects.delete(found)
+    assert world.objects.ended([again]) == []
+    assert world.accept(of(kind)) == [1]
+
+
+@EVERY_KIND
+def test_what_runs_or_is_of_a_job_of_ours_is_never_replaced(kind: str, world: World) -> None:
+    """What a job of ours has left makes way by itself, when the new job begins."""
+    world.create(of(kind), None)
+    with pytest.raises(Conflict):
+        world.objects.try_out([read(of(kind))], replaces=True)
+    [job] = world.accept(of(kind, "ours"))
+    with pytest.raises(Conflict):
+        world.objects.try_out([read(of(kind, "ours"))], replaces=True)
+    world.create({**of(kind, "ours"), "status": ENDED[kind]}, job)
+    assert (
+        world.objects.ended(
+            [read(of(kind)), read(of(kind, "ours")), read(of(kind, None) | {"metadata": {"generateName": "pytorch-"}})]
+        )
+        == []
+    )
+
+
 def test_two_of_a_name_in_one_file_are_refused(world: World) -> None:
     with pytest.raises(Rejected, match="JobSet ml/pytorch is submitted twice"):
         world.accept(of("JobSet"), of("JobSet"))
@@ -164,8 +210,46 @@ def test_nothing_is_made_where_the_servers_secrets_are(kind: str, world: World) 
 
 
 def test_what_names_no_namespace_goes_to_that_of_jobs(world: World) -> None:
-    asked = [world.objects.created(read(of(kind, namespace=None))).namespace for kind in KINDS]
+    asked = [world.objects.created(read(of(kind, namespace=None)))[0].namespace for kind in KINDS]
     assert asked == ["jobs"] * len(KINDS)
+
+
+# -- a volume of its own --------------------------------------------------------------------------------------------
+
+
+def with_volume(name: str | None, **metadata: str) -> Document:
+    found = of("Job", name)
+    return {**found, "metadata": {**found["metadata"], "annotations": {"swell.dev/shared-volume": "1G"}, **metadata}}
+
+
+def test_who_submits_a_job_with_a_volume_of_its_own_must_be_allowed_to_create_a_claim(world: World) -> None:
+    manifest = read(with_volume("a"))
+    assert [str(one) for one in world.objects.created(manifest)] == [
+        "Job (batch/v1) in namespace 'ml'",
+        "PersistentVolumeClaim (v1) in namespace 'ml'",
+    ]
+
+
+def test_a_claim_that_somebody_else_has_is_not_taken_for_the_jobs(world: World) -> None:
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a-shared", "namespace": "ml"}}
+    world.server.kinds["v1"]["persistentvolumeclaims"] = "PersistentVolumeClaim"
+    world.server.storage.create("persistentvolumeclaims", ("ml", "a-shared"), claim)
+    with pytest.raises(Conflict, match='persistentvolumeclaims "a-shared" already exists in namespace "ml"'):
+        world.accept(with_volume("a"))
+
+
+def test_a_volume_of_its_own_needs_a_name_that_its_pods_can_write(world: World) -> None:
+    said = r"swell\.dev/shared-volume needs metadata\.name, by which the pods name the claim"
+    with pytest.raises(Rejected, match=said):
+        world.accept(with_volume(None, generateName="a-"))
+
+
+def test_a_pod_has_no_volume_of_its_own(world: World) -> None:
+    """It was tried out, and never made."""
+    alone = of("Pod", "a")
+    alone["metadata"] = {**alone["metadata"], "annotations": {"swell.dev/shared-volume": "1G"}}
+    with pytest.raises(Rejected, match="makes a volume for the pods of an object, and a Pod is one by itself"):
+        world.accept(alone)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from swell.config import Cluster, Config, Door, Limits, disk_share_mib, parse_config, read_config
+from swell.config import ClusterSettings, Config, Door, UserLimits, disk_share_mib, parse_config, read_config
 from swell.errors import Rejected
 
 DAY_S = 86400.0
@@ -16,7 +16,7 @@ DAY_S = 86400.0
 
 def test_a_file_that_is_not_there_means_the_defaults(tmp_path):
     assert read_config(tmp_path / "config.json") == Config()
-    assert Config().limits_of("anna") == Limits(
+    assert Config().limits_of("anna") == UserLimits(
         gpus=None, running=None, queued=20_000, tasks=2_000_000, stored_mib=4096, disk_mib=None, priority=0
     )
     assert (Config().half_life_s, Config().admin_group, Config().keep_s) == (7 * DAY_S, "swell-admin", 30 * DAY_S)
@@ -39,8 +39,8 @@ def test_a_user_has_the_default_limits_but_for_what_is_said_of_them(tmp_path):
         )
     )
     config = read_config(path)
-    assert config.limits_of("anna") == Limits(gpus=8, running=8, queued=None)
-    assert config.limits_of("ben") == Limits(gpus=4, running=8, queued=100)
+    assert config.limits_of("anna") == UserLimits(gpus=8, running=8, queued=None)
+    assert config.limits_of("ben") == UserLimits(gpus=4, running=8, queued=100)
     assert (config.half_life_s, config.admin_group, config.keep_s, config.gpus) == (2 * DAY_S, "ops", None, 2)
 
 
@@ -55,7 +55,7 @@ def test_a_user_has_the_default_limits_but_for_what_is_said_of_them(tmp_path):
     ],
 )
 def test_the_disk_is_limited_as_is_said_and_else_as_the_server_thinks_best(said, anna, ben):
-    config = parse_config(said, Limits(disk_mib=500))
+    config = parse_config(said, UserLimits(disk_mib=500))
     assert (config.limits_of("anna").disk_mib, config.limits_of("ben").disk_mib) == (anna, ben)
     assert config.limits_disk
 
@@ -115,10 +115,10 @@ def test_where_notices_may_go_is_what_addresses_begin_with_and_networks_by_numbe
 @pytest.mark.parametrize(
     ("document", "cluster"),
     [
-        ({}, Cluster(None, None, None, stand_ins=True)),
-        ({"namespace": "ml", "stand_ins": False}, Cluster(namespace="ml", stand_ins=False)),
-        ({"namespace": "ml", "jobs_namespace": "jobs"}, Cluster(namespace="ml", jobs_namespace="jobs")),
-        ({"kubeconfig": "/k", "context": "lab", "stand_ins": True}, Cluster("/k", "lab", None, stand_ins=True)),
+        ({}, ClusterSettings(None, None, None, stand_ins=True)),
+        ({"namespace": "ml", "stand_ins": False}, ClusterSettings(namespace="ml", stand_ins=False)),
+        ({"namespace": "ml", "jobs_namespace": "jobs"}, ClusterSettings(namespace="ml", jobs_namespace="jobs")),
+        ({"kubeconfig": "/k", "context": "lab", "stand_ins": True}, ClusterSettings("/k", "lab", None, stand_ins=True)),
     ],
 )
 def test_jobs_that_wait_call_a_clusters_autoscaler_unless_it_says_otherwise(document, cluster):
@@ -134,27 +134,31 @@ def test_jobs_that_wait_call_a_clusters_autoscaler_unless_it_says_otherwise(docu
         ('{"allowed_hosts": [""]}', "allowed_hosts must be a list of names, but is ['']"),
         ('{"listen": 8080}', "listen must be an address, or null, but is 8080"),
         ('{"doors": {}}', "doors must be a list, but is {}"),
-        ('{"doors": [{"name": "genai", "port": 1}]}', "doors[0] needs 'user': which door, at which port, and in whose"),
+        ('{"doors": [{"name": "genai", "port": 1}]}', "doors[0] needs 'user': a door has a name, a port and the user"),
         ('{"doors": [{"name": "genai", "port": 0, "user": "a"}]}', "doors[0].port must be a whole number from 1 to"),
         ('{"doors": [{"name": "genai", "port": 1, "user": ""}]}', "doors[0].user must be a name, but is ''"),
         ('{"doors": [{"nam": "genai"}]}', "doors[0] has no 'nam'; did you mean 'name'?"),
         ("{", "is not valid JSON: Expecting property name"),
-        ("[]", "the file must be a table {...}, but is []"),
+        ("[]", "the file must be an object {...}, but is []"),
         ('{"limit": {}}', "the file has no 'limit'; did you mean 'limits'?"),
-        ('{"limits": {"everybody": {}}}', "limits has no 'everybody'; there are: default, users"),
+        ('{"limits": {"everybody": {}}}', "limits has no 'everybody'; known fields: default, users"),
         ('{"limits": {"default": {"gpu": 1}}}', "limits.default has no 'gpu'; did you mean 'gpus'?"),
         ('{"limits": {"users": {"anna": {"gpus": -1}}}}', "limits.users.anna.gpus must be a whole number from 0 to"),
         ('{"limits": {"users": {"anna": {"gpus": true}}}}', "limits.users.anna.gpus must be a whole number from 0 to"),
-        ('{"limits": {"users": []}}', "limits.users must be a table {...}, but is []"),
+        ('{"limits": {"users": []}}', "limits.users must be an object {...}, but is []"),
+        (
+            '{"policy": "lottery"}',
+            "policy must be one of swell, fifo, backfill, srtf, tiresias, optimus, genai, kube-d",
+        ),
         ('{"fair_share": {"half_life": "soon"}}', "fair_share.half_life: 'soon' is not a duration"),
         ('{"admin_group": ""}', "admin_group must be a group's name, but is ''"),
-        ('{"notices": []}', "notices must be a table {...}, but is []"),
+        ('{"notices": []}', "notices must be an object {...}, but is []"),
         ('{"notices": {"address": []}}', "notices has no 'address'; did you mean 'addresses'?"),
         ('{"notices": {"addresses": "https://a/"}}', "notices.addresses must be a list of addresses, or null, but is"),
         ('{"notices": {"addresses": ["*"]}}', "notices.addresses: '*': it does not begin with http:// or https://"),
         ('{"notices": {"addresses": ["https://a/?x"]}}', "notices.addresses: 'https://a/?x': it names a query"),
         ('{"notices": {"networks": ["10.0.0.1/8"]}}', "notices.networks: 10.0.0.1/8 has host bits set; write 10.20"),
-        ('{"keep_s": 0}', "keep_s must be a number of seconds, or null for ever, but is 0"),
+        ('{"keep_s": 0}', "keep_s must be a number of seconds, or null for no limit, but is 0"),
         ('{"gpus": "4"}', "gpus must be a whole number from 0 to"),
     ],
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from swell.clusterobjects import ClusterObjects
-from swell.engines.kubernetes.resources import PODS
+from swell.engines.kubernetes.client.resources import PODS
 from swell.errors import Conflict, NotFound
+from swell.server.cluster_objects import ClusterObjects
 
 PYTORCHJOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from swell.listeners import open_listeners
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
+from swell.server.listeners import open_listeners
 
 
 def port_taken(state: StateFolder) -> int:

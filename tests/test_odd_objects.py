@@ -23,22 +23,25 @@ from engines.kubernetes.apiserver import ApiServer
 from engines.kubernetes.conftest import access_to
 from engines.kubernetes.keeping import PATIENCE_S, until
 from store.jobs import Clock
-from swell.adopting import Adopter
-from swell.engines.kubernetes import KubernetesEngine, Port
-from swell.engines.kubernetes.intake import Intake
-from swell.engines.kubernetes.lease import LABELS, Lease
-from swell.engines.kubernetes.leftovers import Leftovers
-from swell.engines.kubernetes.logs import LogKeeper
-from swell.engines.kubernetes.picture import KEPT_ANNOTATIONS, KEPT_LABELS
-from swell.engines.kubernetes.priorities import PriorityClasses
-from swell.engines.kubernetes.quotas import read_gpu_quota
-from swell.engines.kubernetes.warned import Warnings
+from swell.config import UserLimits
+from swell.engines.kubernetes import ApiClient, KubernetesEngine
+from swell.engines.kubernetes.attempt.leftovers import Leftovers
+from swell.engines.kubernetes.election.intake import Intake
+from swell.engines.kubernetes.election.lease import LABELS, Lease
+from swell.engines.kubernetes.logs.keeper import LogKeeper
+from swell.engines.kubernetes.watch.observed_objects import KEPT_ANNOTATIONS, KEPT_LABELS
+from swell.engines.kubernetes.watch.priority_classes import PriorityClasses
+from swell.engines.kubernetes.watch.quotas import read_gpu_quota
+from swell.engines.kubernetes.watch.warnings import Warnings
 from swell.engines.logfolder import LogFolder
 from swell.errors import SwellError
+from swell.kubectl import StatusRecorder, StatusView
+from swell.kubectl.adoption import Adopter
+from swell.kubectl.placeholder_pods import PlaceholderPods
+from swell.model.cluster import PriorityClass
 from swell.model.job import JobId
-from swell.standins import StandIns
+from swell.model.quota import Quota
 from swell.store import JobRecord, NewJob, open_store
-from swell.telling import Scene, Teller
 
 Document = dict[str, Any]
 
@@ -204,7 +207,7 @@ class World:
             "scheduling.x-k8s.io/v1alpha1": {"podgroups": "PodGroup"},
         }
         self.server.storage.create("nodes", ("", "n"), {"apiVersion": "v1", "kind": "Node", **KINDS["nodes"][2]})
-        self.port = Port(access_to(self.server), answer_s=5.0)
+        self.port = ApiClient(access_to(self.server), answer_s=5.0)
         self.clock = Clock()
         self.store = open_store(folder / "swell.db", self.clock)
         self.engine = KubernetesEngine(
@@ -225,12 +228,14 @@ class World:
             self.cluster,
             self,
             lambda job: False,
+            self.store.job,
             self.priorities.table,
             self.intake,
             self.store.id,
-            lambda owner: 0,
+            lambda owner: UserLimits(),
+            lambda namespace: True,
         )
-        scene = Scene(
+        view = StatusView(
             self.port,
             self.cluster,
             self.store,
@@ -240,8 +245,8 @@ class World:
             now=self.clock,
             monotonic=self.clock,
         )
-        self.teller = Teller(scene)
-        self.stand_ins = StandIns(self.port, self.cluster, tuple, store=self.store.id, namespace="default")
+        self.teller = StatusRecorder(view)
+        self.stand_ins = PlaceholderPods(self.port, self.cluster, tuple, store=self.store.id, namespace="default")
         self.warnings = Warnings(self.port, self.clock)
         self.taken: set[str] = set()
         self.names = itertools.count()
@@ -249,9 +254,9 @@ class World:
     # -- the controller
 
     def take_in(
-        self, jobs: Mapping[str, NewJob], known: Callable[[list[JobRecord | None]], None], *, origin: str
+        self, jobs: Mapping[str, NewJob], known: Callable[[list[JobRecord | None]], None], *, origin: str, quota: Quota
     ) -> Future[list[JobRecord | None]]:
-        accepted = self.store.accept_each(jobs, origin=origin)
+        accepted = self.store.accept_each(jobs, origin=origin, quota=quota)
         known(accepted.result())
         self.taken |= {key.split(":")[1] for key in jobs}
         return accepted
@@ -298,7 +303,7 @@ class World:
             while self.teller.tell():
                 pass
             self.stand_ins.look()
-            Leftovers(self.port, self.cluster, self.store.id, lambda job: self._is_over(job)).calls(
+            Leftovers(self.port, self.cluster, self.store.id, lambda job: self._is_over(job), lambda job: None).calls(
                 lambda job: False, self.clock()
             )
 
@@ -314,7 +319,7 @@ class World:
         if plural == "nodes":
             return metadata["name"] in {node.id for node in self.engine.observe().nodes}
         if plural == "priorityclasses":
-            return self.priorities.table().get(metadata["name"]) == 7
+            return self.priorities.table().get(metadata["name"]) == PriorityClass(7)
         if plural == "resourcequotas":
             return read_gpu_quota(self.port, "ml") is not None
         if plural == "events":

@@ -34,6 +34,8 @@ SYSTEM_PACKAGES = {
     "/usr/bin/python3": ("python3", "the box tests' users"),
     "mount": ("mount", "the full-disk test"),
     "mkfs.ext4": ("e2fsprogs", "the read-only-disk test"),
+    "mpirun": ("openmpi-bin", "the MPI examples"),
+    "lmp": ("lammps", "the MPI examples"),
     "podman": ("podman", "the container tests"),
     "dockerd": ("docker.io", "the container tests, which start an engine of their own"),
     "runc": ("runc", "the container tests"),
@@ -46,7 +48,12 @@ SYSTEM_PACKAGES = {
     "/usr/lib/cni/bridge": ("containernetworking-plugins", "the test cluster's real nodes"),
     "ip": ("iproute2", "the test cluster's real nodes"),
     "openssl": ("openssl", "the test cluster's certificates"),
+    "/usr/sbin/sshd": ("openssh-server", "the MPI image of the test cluster"),
     "/usr/lib/python3/dist-packages/torch": ("python3-torch", "the PyTorch tests"),
+    "slurmctld": ("slurmctld", "the Slurm tests"),
+    "slurmd": ("slurmd", "the Slurm tests"),
+    "sbatch": ("slurm-client", "the Slurm tests"),
+    "munged": ("munge", "the Slurm tests"),
 }
 
 

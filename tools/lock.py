@@ -19,7 +19,8 @@ def main() -> int:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
         subprocess.run([f"{folder}/bin/pip", "install", "--quiet", RESOLVER], check=True)
         compile_ = [f"{folder}/bin/uv", "pip", "compile", "--quiet", "--generate-hashes", "--universal"]
-        options = ["--python-version", "3.11", "--extra", "dev", "--no-emit-index-url", "--upgrade"]
+        extras = ["--extra", "dev", "--extra", "aws", "--extra", "azure"]  # the tests use the clouds' own libraries
+        options = ["--python-version", "3.11", *extras, "--no-emit-index-url", "--upgrade"]
         target = ["--custom-compile-command", "make lock", "-o", "requirements.lock", "pyproject.toml"]
         return subprocess.run([*compile_, *options, *target], cwd=ROOT, check=False).returncode
 

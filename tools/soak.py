@@ -21,12 +21,26 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "docs/soak.md"
 sys.path.insert(0, str(ROOT))
 
+from tools.environment import install, is_there  # noqa: E402
 from tools.environments import LIGHTNING_15, PYTORCH, TENSORFLOW, make_environment  # noqa: E402
 
+SIMULATED_A_ROUND = 200  # a simulated one takes less time than its process takes to start
+#: Debian's packages for the accounting of Slurm, and what is there when they are.
+ACCOUNTING = {
+    "mariadb-server": "mariadbd",
+    "slurmdbd": "slurmdbd",
+    "slurm-wlm-mysql-plugin": "/usr/share/doc/slurm-wlm-mysql-plugin",
+}
 WITH_FRAMEWORKS = {
     LIGHTNING_15: ("kubeprofiler with Lightning",),
     PYTORCH: ("lightning", "kubeprofiler with Lightning", "torchrun", "Trainer", "Trainer by accelerate"),
     TENSORFLOW: ("Keras",),
+}
+#: Whose commands in examples/README.md are typed as they are written there.
+WRITTEN = {
+    LIGHTNING_15: ("kubeprofiler/lightning_style.py",),
+    PYTORCH: ("pytorch/ddp.py", "lightning/train.py", "huggingface/train.py"),
+    TENSORFLOW: ("keras/train.py",),
 }
 
 
@@ -44,6 +58,27 @@ def training(first: int, seeds: int) -> tuple[str, list[str]]:
     return _rounds("training", play_training, first, seeds)
 
 
+def simulated(first: int, seeds: int) -> tuple[str, list[str]]:
+    """Nodes, reports, engine calls and the server itself fail at random moments, in virtual time and in memory."""
+    told, problems = _rounds("simulated", _simulate, first, seeds, at_once=2)
+    return f"{told}, of {SIMULATED_A_ROUND} each", problems
+
+
+def _simulate(block: int) -> list[str]:
+    import logging
+
+    from swell.sim.faults import check_seed
+
+    logging.disable(logging.CRITICAL)
+    problems: list[str] = []
+    for seed in range(SIMULATED_A_ROUND * block, SIMULATED_A_ROUND * (block + 1)):
+        try:
+            check_seed(seed)
+        except Exception as broken:  # noqa: BLE001  told, and the next seed is tried
+            problems.append(f"seed {seed}: {type(broken).__name__}: {broken}")
+    return problems
+
+
 def kubernetes(first: int, seeds: int) -> tuple[str, list[str]]:
     """Everything of a real control plane, and Swell itself, fails at random moments while jobs of all kinds run."""
     sys.path.insert(0, str(ROOT / "tests"))
@@ -51,6 +86,22 @@ def kubernetes(first: int, seeds: int) -> tuple[str, list[str]]:
 
     # A round has few of its many faults, and waits for most of its time.
     return _rounds("kubernetes", play_kubernetes, first, 2 * seeds, at_once=2)
+
+
+def walk(first: int, seeds: int) -> tuple[str, list[str]]:
+    """Three users do with kubectl whatever comes to their minds; what Swell believes to be held is what pods hold."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from walk.rounds import play_walk
+
+    return _rounds("walk", play_walk, first, 2 * seeds, at_once=2)
+
+
+def odd(first: int, _: int) -> tuple[str, list[str]]:
+    """Objects of every kind at random, from the API server's own schemas, beside normal jobs: all of those end well."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from odd.rounds import JOBS, OBJECTS, play_odd
+
+    return f"{OBJECTS} objects, {JOBS} jobs, seed {first}", play_odd(first)
 
 
 def _rounds(
@@ -83,6 +134,7 @@ def keras(_: int, __: int) -> tuple[str, list[str]]:
 def frameworks(_: int, __: int) -> tuple[str, list[str]]:
     """Real Lightning (1.5 and current), Trainer, Accelerate, torchrun, Keras: two ranks, then one; as without Swell."""
     sys.path.insert(0, str(ROOT / "tests"))
+    from e2e.as_written import play_written
     from e2e.frameworks import CASES, play
 
     problems = []
@@ -92,9 +144,12 @@ def frameworks(_: int, __: int) -> tuple[str, list[str]]:
         for name in () if problem else names:
             print(f"frameworks: {name}, in {environment.name} ...", flush=True)
             problems += play(name, str(environment.python))
+        for script in () if problem else WRITTEN[environment]:
+            print(f"frameworks: {script} as examples/README.md has it, in {environment.name} ...", flush=True)
+            problems += play_written(script, str(environment.python))
     assert {name for names in WITH_FRAMEWORKS.values() for name in names} == CASES.keys()
     played = sum(len(names) for names in WITH_FRAMEWORKS.values())
-    return f"{played} jobs of 40 epochs", problems
+    return f"{played} jobs of 40 epochs, and the commands of examples/README.md", problems
 
 
 def properties(first: int, _: int) -> tuple[str, list[str]]:
@@ -112,10 +167,24 @@ def description(first: int, _: int) -> tuple[str, list[str]]:
     return _properties("tests/api/test_description.py", first)
 
 
+def manifests(first: int, _: int) -> tuple[str, list[str]]:
+    """Each reader of manifests with documents and texts broken at random: a job or a refusal, never another error."""
+    return _properties("tests/manifests/test_fuzz.py", first)
+
+
 def hostile(_: int, __: int) -> tuple[str, list[str]]:
     """One user attacks every endpoint; what another asks for is answered within a second of what it takes otherwise."""
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "soak", "tests/box"], cwd=ROOT, check=False)
     return "every attack once", ["an attack was felt for longer; pytest printed which"] if done.returncode else []
+
+
+def slurm(_: int, __: int) -> tuple[str, list[str]]:
+    """A pool on a real Slurm with accounting, whose queue forgets a job two seconds after its end."""
+    missing = sorted(package for package, probe in ACCOUNTING.items() if not is_there(probe))
+    if missing and not install(missing, "Slurm's accounting"):
+        return "not run", [f"no {', '.join(missing)} here"]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "soak", "tests/pools"], cwd=ROOT, check=False)
+    return "2 stories", ["one did not hold; pytest printed which"] if done.returncode else []
 
 
 def _properties(path: str, first: int) -> tuple[str, list[str]]:
@@ -133,12 +202,17 @@ TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "properties": properties,
     "sharing": sharing,
     "description": description,
+    "manifests": manifests,
     "hostile": hostile,
+    "slurm": slurm,
     "crash": crash,
     "training": training,
+    "simulated": simulated,
     "keras": keras,
     "frameworks": frameworks,
     "kubernetes": kubernetes,
+    "walk": walk,
+    "odd": odd,
 }
 
 

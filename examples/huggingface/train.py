@@ -40,7 +40,8 @@ class Printing(TrainerCallback):  # type: ignore[misc,unused-ignore]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if state.is_world_process_zero and "loss" in (logs or {}):
-            print(f"epoch {round(state.epoch)}: loss {float(logs['loss']):.9f} in {self.steps} steps", flush=True)
+            told = f"{self.steps} steps, ranks: {args.world_size}"
+            print(f"epoch {round(state.epoch)}: loss {float(logs['loss']):.9f} in {told}", flush=True)
         self.steps = 0
 
 

@@ -35,7 +35,9 @@ class Printing(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         time.sleep(STEP_S / self.ranks)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        print(f"epoch {epoch + 1}: loss {float(logs['loss']):.9f} in {self.steps} steps", flush=True)
+        strategy = getattr(self.model, "distribute_strategy", None)  # Keras 3 has none without TensorFlow
+        ranks = 1 if strategy is None else strategy.num_replicas_in_sync
+        print(f"epoch {epoch + 1}: loss {float(logs['loss']):.9f} in {self.steps} steps, ranks: {ranks}", flush=True)
         self.steps = 0
 
 

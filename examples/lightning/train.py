@@ -40,13 +40,14 @@ class Model(pl.LightningModule):
     def on_train_epoch_end(self) -> None:
         if self.trainer.is_global_zero:
             loss = float(self.trainer.callback_metrics["loss"])
-            print(f"epoch {self.current_epoch + 1}: loss {loss:.9f} in {self.steps} steps", flush=True)
+            told = f"{self.steps} steps, ranks: {self.trainer.world_size}"
+            print(f"epoch {self.current_epoch + 1}: loss {loss:.9f} in {told}", flush=True)
 
     def train_dataloader(self):  # type: ignore[no-untyped-def]
         """With a sampler of our own: Lightning's, which is for several ranks only, has another order."""
         inputs = torch.rand(512, 4, generator=torch.Generator().manual_seed(7))
         data = TensorDataset(inputs, (inputs**2).sum(dim=1, keepdim=True))
-        ranks = self.trainer.world_size
+        ranks = self.trainer.num_devices * self.trainer.num_nodes  # as many as there should be
         sampler = DistributedSampler(data, num_replicas=ranks, rank=self.trainer.global_rank, shuffle=False)
         return DataLoader(data, batch_size=BATCH // ranks, sampler=sampler)
 

@@ -27,7 +27,7 @@ apiVersion: kubeflow.org/v1
 kind: PyTorchJob
 metadata:
   name: {name}
-  annotations: {{swell.dev/epochs: "3"}}
+  annotations: {{swell.dev/epochs: "{epochs}"}}
 spec:
   pytorchReplicaSpecs:
     Master:
@@ -39,7 +39,7 @@ spec:
             - name: pytorch
               image: python:3.12
               command: ["{python}", "{train}"]
-              args: [--name, {name}, --num_processes=2, --output_dir, "{output}"]
+              args: [--name, {name}, --num_processes=2, "--num_train_epochs={epochs}", --output_dir, "{output}"]
               env: [{{name: NGPU, value: "2"}}]
               resources:
                 requests: {{cpu: 100m, nvidia.com/gpu: 2}}
@@ -51,9 +51,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sleeps", metavar="S", type=float, nargs=3, help="seconds between one deployment and the next")
     parser.add_argument("--gpus", type=int, default=6, help="simulated ones  [default: 6]")
+    parser.add_argument("--epochs", type=int, default=3, help="of each job  [default: 3]")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as folder:
-        demo = Demo(Path(folder))
+        demo = Demo(Path(folder), options.epochs)
         demo.command("swell", "up", "-d", "--gpus", str(options.gpus))
         try:
             demo.door = demo.command("swell", "door", "open", "genai", "--port", "0").strip()
@@ -64,8 +65,9 @@ def main() -> int:
 
 
 class Demo:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, epochs: int) -> None:
         self.folder = folder
+        self.epochs = epochs
         self.door = ""
         self.began = time.monotonic()
         self.shown: list[int] = []
@@ -86,7 +88,9 @@ class Demo:
 
     def deploy(self, name: str, limit: int) -> None:
         output = self.folder / name
-        text = MANIFEST.format(name=name, limit=limit, python=sys.executable, train=TRAIN, output=output)
+        text = MANIFEST.format(
+            name=name, limit=limit, python=sys.executable, train=TRAIN, output=output, epochs=self.epochs
+        )
         self.command("genai-manager", "deploy", "-f", "-", text=text)
         self.shown = []  # a line for the newcomer, also if nothing has changed yet
 

@@ -85,7 +85,8 @@ def main() -> None:
         dist.barrier()  # nobody leaves before rank 0 has saved
         if rank == 0:
             run.metric("loss", total.item())
-            print(f"width {world_size}, epoch {epoch + 1}: loss {total.item():.9f} in {steps} steps", flush=True)
+            told = f"{steps} steps, ranks: {dist.get_world_size()}"
+            print(f"width {world_size}, epoch {epoch + 1}: loss {total.item():.9f} in {told}", flush=True)
     dist.destroy_process_group()
 
 

@@ -1,7 +1,7 @@
 """What has the operator written into config.json?
 
     {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100, "priority": 0}, "users": {"anna": {"gpus": 8}}},
-     "fair_share": {"half_life": "7d"}, "admin_group": "swell-admin", "keep_s": 2592000,
+     "fair_share": {"half_life": "7d"}, "policy": "swell", "admin_group": "swell-admin", "keep_s": 2592000,
      "admins": ["eva@example.org"], "token_audiences": ["swell"],
      "cluster": {"kubeconfig": "/home/eva/.kube/config", "context": "lab", "namespace": "ml", "stand_ins": true},
      "listen": "0.0.0.0:8080", "advertise": "http://swell.ml.svc:8080", "allowed_hosts": ["swell"],
@@ -23,9 +23,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from swell.errors import Rejected
+from swell.model.launch import TAG
+from swell.model.policy import DEFAULT_POLICY, POLICY_NAMES
 from swell.model.quantity import BadQuantity, parse_duration
 from swell.model.quota import Quota
 from swell.model.webaddress import AddressPattern, BadAddress
@@ -44,7 +47,7 @@ NUMBER_MAX = 1_000_000_000  # more than any machine has of anything counted here
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class UserLimits:
     """What one user may have at once; None: no limit."""
 
     gpus: int | None = None
@@ -66,7 +69,7 @@ class Limits:
         return None if self.disk_mib is None else self.disk_mib * 1024 * 1024
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = UserLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterSettings:
     """A Kubernetes cluster that runs the tasks."""
 
     kubeconfig: str | None = None  #: None: KUBECONFIG, the user's own, or that of the pod we are in
@@ -90,6 +93,9 @@ class Cluster:
     reservation_image: str | None = None  #: of the pods that keep shared GPUs; None: a public one
     stand_ins: bool = True  #: pods that call an autoscaler for jobs that wait
     jobs_namespace: str | None = None  #: of jobs that name none; None: Swell's own, which no server in a pod allows
+    pod: str | None = (
+        None  #: the server's own, which Services select by a label; None: it is in none, or has no Service
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +116,8 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    limits: Limits = field(default_factory=Limits)  #: of whom `users` does not name
-    users: Mapping[str, Limits] = field(default_factory=dict)
+    limits: UserLimits = field(default_factory=UserLimits)  #: of whom `users` does not name
+    users: Mapping[str, UserLimits] = field(default_factory=dict)
     half_life_s: float = HALF_LIFE_S_DEFAULT
     admin_group: str = ADMIN_GROUP_DEFAULT  #: of the machine, or as the cluster calls it
     admins: tuple[str, ...] = ()  #: users of a cluster, beside the group
@@ -132,10 +138,15 @@ class Config:
     doors: tuple[Door, ...] = ()
     audit: AuditSettings = field(default_factory=AuditSettings)
     notices: NoticeSettings = field(default_factory=NoticeSettings)
-    cluster: Cluster | None = None  #: None: machines of our own run the tasks
+    cluster: ClusterSettings | None = None  #: None: machines of our own run the tasks
+    policy: str = DEFAULT_POLICY  #: by which jobs are planned
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: users, by the name of their group
 
-    def limits_of(self, user: str) -> Limits:
+    def limits_of(self, user: str) -> UserLimits:
         return self.users.get(user, self.limits)
+
+    def groups_of(self, user: str) -> tuple[str, ...]:
+        return tuple(sorted(name for name, members in self.groups.items() if user in members))
 
     @property
     def limits_disk(self) -> bool:
@@ -149,21 +160,26 @@ def disk_share_mib(folder: Path) -> int:
     return int(disk.f_blocks * disk.f_frsize * DISK_SHARE) // (1024 * 1024)
 
 
-def read_config(path: Path, default: Limits = DEFAULT_LIMITS) -> Config:
-    """A file that is not there says nothing; one with a mistake is refused. `default`: limits that it does not name."""
+def read_config(
+    path: Path, default: UserLimits = DEFAULT_LIMITS, changed: Mapping[str, object] = MappingProxyType({})
+) -> Config:
+    """A file that is not there says nothing; one with a mistake is refused.
+
+    `default`: limits that it does not name. `changed`: what is said now, which goes before what the file says.
+    """
     try:
         document = json.loads(path.read_text())
     except FileNotFoundError:
-        return Config(limits=default)
+        document = {}
     except ValueError as error:
-        raise Rejected(f"{path} is not valid JSON: {error}; correct it, or move it away") from None
+        raise Rejected(f"{path} is not valid JSON: {error}; fix or remove the file") from None
     try:
-        return parse_config(document, default)
+        return parse_config({**document, **changed} if isinstance(document, dict) else document, default)
     except Rejected as problem:
         raise Rejected(f"{path}: {problem}") from None
 
 
-def parse_config(document: object, default: Limits = DEFAULT_LIMITS) -> Config:
+def parse_config(document: object, default: UserLimits = DEFAULT_LIMITS) -> Config:
     whole = _table(document, "the file", Config.__dataclass_fields__.keys() - {"users", "half_life_s"} | {"fair_share"})
     limits = _table(whole.get("limits", {}), "limits", {"default", "users"})
     default = _limits(limits.get("default", {}), "limits.default", default)
@@ -178,11 +194,13 @@ def parse_config(document: object, default: Limits = DEFAULT_LIMITS) -> Config:
     if "admin_group" in whole:
         values["admin_group"] = _of(whole["admin_group"], "admin_group", _is_name, "a group's name")
     if "keep_s" in whole:
-        values["keep_s"] = _or_none(whole["keep_s"], "keep_s", _is_positive, "a number of seconds, or null for ever")
+        values["keep_s"] = _or_none(
+            whole["keep_s"], "keep_s", _is_positive, "a number of seconds, or null for no limit"
+        )
     for name in ("cpus_milli", "gpus", "gpu_memory_mib", "task_processes_max"):
         values[name] = _or_none(whole.get(name), name, _is_count, f"a whole number from 0 to {NUMBER_MAX}, or null")
     for name in ("container_command", "container_options"):
-        values[name] = _or_none(whole.get(name), name, _is_name, "words of a command, or null")
+        values[name] = _or_none(whole.get(name), name, _is_name, "a list of words of a command, or null")
     for name in ("listen", "advertise"):
         values[name] = _or_none(whole.get(name), name, _is_name, "an address, or null")
     for name in ("tls_cert", "tls_key"):
@@ -192,12 +210,21 @@ def parse_config(document: object, default: Limits = DEFAULT_LIMITS) -> Config:
     values["plain_http"] = _of(whole.get("plain_http", False), "plain_http", _is_bool, "true or false")
     for name in ("admins", "token_audiences", "allowed_hosts"):
         values[name] = tuple(_of(whole.get(name, []), name, _are_names, "a list of names"))
+    groups = _table(whole.get("groups", {}), "groups", None)
+    values["groups"] = {
+        _of(name, "groups", _is_group, "names of letters, digits and '-'"): tuple(
+            _of(users, f"groups.{name}", _are_names, "a list of users")
+        )
+        for name, users in groups.items()
+    }
     doors = _of(whole.get("doors", []), "doors", lambda value: isinstance(value, list), "a list")
     values["audit"] = _audit(whole.get("audit", {}))
     if "notices" in whole:
         values["notices"] = _notices(whole["notices"])
     if whole.get("cluster") is not None:
         values["cluster"] = _cluster(whole["cluster"])
+    wanted = f"one of {', '.join(POLICY_NAMES)}"
+    values["policy"] = _of(whole.get("policy", DEFAULT_POLICY), "policy", POLICY_NAMES.__contains__, wanted)
     values["doors"] = tuple(_door(door, f"doors[{number}]") for number, door in enumerate(doors))
     return Config(**values)
 
@@ -206,7 +233,7 @@ def _door(document: object, where: str) -> Door:
     given = _table(document, where, Door.__dataclass_fields__.keys())
     for name in ("name", "port", "user"):
         if name not in given:
-            raise Rejected(f"{where} needs {name!r}: which door, at which port, and in whose name it acts")
+            raise Rejected(f"{where} needs {name!r}: a door has a name, a port and the user it acts as")
     for name in given.keys() & {"name", "user", "address"}:
         _of(given[name], f"{where}.{name}", _is_name, "a name")
     _of(given["port"], f"{where}.port", _is_port, "a whole number from 1 to 65535")
@@ -228,7 +255,8 @@ def _pattern(text: str) -> AddressPattern:
         return AddressPattern.parse(text)
     except BadAddress as problem:
         raise Rejected(
-            f"notices.addresses: {text!r}: {problem}; write what addresses begin with, as in https://hooks.slack.com/"
+            f"notices.addresses: {text!r}: {problem}; write the beginning of the addresses, for example "
+            "https://hooks.slack.com/"
         ) from None
 
 
@@ -239,35 +267,35 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise Rejected(f"notices.networks: {problem}; write 10.20.0.0/16 or one IP address") from None
 
 
-def _cluster(document: object) -> Cluster:
-    given = _table(document, "cluster", Cluster.__dataclass_fields__.keys())
+def _cluster(document: object) -> ClusterSettings:
+    given = _table(document, "cluster", ClusterSettings.__dataclass_fields__.keys())
     names = {name: value for name, value in given.items() if name != "stand_ins"}
     stand_ins = _of(given.get("stand_ins", True), "cluster.stand_ins", _is_bool, "true or false")
     named = {name: _or_none(value, f"cluster.{name}", _is_name, "a name") for name, value in names.items()}
-    return Cluster(**named, stand_ins=stand_ins)
+    return ClusterSettings(**named, stand_ins=stand_ins)
 
 
 def _audit(document: object) -> AuditSettings:
     given = _table(document, "audit", AuditSettings.__dataclass_fields__.keys())
-    wanted = "a path from the root on, or null"
+    wanted = "an absolute path, or null"
     return AuditSettings(**{name: _or_none(value, f"audit.{name}", _is_path, wanted) for name, value in given.items()})
 
 
-def _limits(document: object, where: str, default: Limits) -> Limits:
+def _limits(document: object, where: str, default: UserLimits) -> UserLimits:
     given = _table(document, where, asdict(default).keys())
     wanted = f"a whole number from 0 to {NUMBER_MAX}, or null for no limit"
     own = {name: _or_none(value, f"{where}.{name}", _is_count, wanted) for name, value in given.items()}
-    return Limits(**{**asdict(default), **own})
+    return UserLimits(**{**asdict(default), **own})
 
 
 def _table(document: object, where: str, known: Iterable[str] | None) -> dict[str, Any]:
     """`known` None: any key."""
     if not isinstance(document, dict):
-        raise Rejected(f"{where} must be a table {{...}}, but is {document!r}")
+        raise Rejected(f"{where} must be an object {{...}}, but is {document!r}")
     for name in document:
         if known is not None and name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known))}"
+            hint = f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(sorted(known))}"
             raise Rejected(f"{where} has no {name!r}; {hint}")
     return document
 
@@ -300,6 +328,10 @@ def _is_bool(value: object) -> bool:
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and value != ""
+
+
+def _is_group(value: object) -> bool:
+    return isinstance(value, str) and TAG.fullmatch(value) is not None
 
 
 def _is_path(value: object) -> bool:

@@ -14,6 +14,9 @@ Anything else is a bug and is left to surface.
 
 from __future__ import annotations
 
+#: ends the refusal of a job that no node could run, by the server and by the command line
+TO_QUEUE_IT = "; to queue it until a node is large enough, add --wait-for-nodes"
+
 
 class SwellError(Exception):
     """Its text is complete: no caller needs to add what to do."""

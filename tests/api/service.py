@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,27 +17,32 @@ from typing import Any
 import uvicorn
 
 from swell.api import Measured, Services, create_app
+from swell.api.audit import Audit
 from swell.api.box import Box
-from swell.api.connections import Connection
+from swell.api.connections import ClientConnection
 from swell.api.members import Members
-from swell.audit import Audit
+from swell.api.services import ClusterCalls
 from swell.config import Config
-from swell.controller import Controller
+from swell.controller import Controller, Loop
 from swell.controller.clock import Clock, SystemClock
 from swell.controller.diskmeter import DiskMeter
 from swell.controller.jobsecrets import JobSecrets
 from swell.controller.reporting import Reporting
 from swell.engines.workers import WorkersEngine
+from swell.files.chunk_store import ChunkStore
+from swell.machine.sockets import listen_on
+from swell.machine.state_folder import StateFolder
+from swell.manifests import Manifest
 from swell.metrics import Metrics
-from swell.model.cluster import Device, Node
+from swell.model.cluster import Device, Node, PriorityClass
+from swell.model.identity import Identity
 from swell.model.job import AttemptId
 from swell.model.launch import RunSeen, TaskSeen, node_document, run_document, task_document
-from swell.state import StateFolder
 from swell.store import open_store
 
 JOB_SECRET = "job-secret"
 USER, WORKER = "the-users-token", "the-workers-token"
-WAIT_S = 10.0
+WAIT_S = 30.0  # for what takes a moment; it measures nothing, and a loaded machine is slow
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,50 @@ class Answer:
         return self.status, self.json["error"]["kind"], self.json["error"]["message"]
 
 
+class QuietCluster:
+    """A Kubernetes cluster that refuses nothing and has no names for anything."""
+
+    def __init__(self, quotas: Mapping[str, tuple[str, str]] | None = None) -> None:
+        self.quotas = quotas or {}
+        self.said: str | None = None  #: why Swell cannot act there
+        self.odd: list[str] = []  #: what cannot be read
+        self.deleted: list[Any] = []  #: objects that came by kubectl
+        self.ended: list[dict[str, Any]] = []  #: objects that have the name of whatever is submitted
+
+    def try_out(
+        self, manifests: Sequence[Manifest], *, identity: Identity | None = None, replaces: bool = False
+    ) -> None:
+        """It would create all of them."""
+
+    def ended_objects(self, manifests: Sequence[Manifest]) -> list[dict[str, Any]]:
+        return self.ended
+
+    def with_volumes(self, manifests: Sequence[Manifest]) -> list[Manifest]:
+        """None of them has any."""
+        return list(manifests)
+
+    def delete_object(self, reference: Mapping[str, Any]) -> None:
+        self.deleted.append(reference)
+
+    def priority_classes(self) -> Mapping[str, PriorityClass]:
+        return {}
+
+    def gpu_quota(self, namespace: str) -> tuple[str, str] | None:
+        return self.quotas.get(namespace)
+
+    def intake(self) -> str:
+        return "nobody applies anything"
+
+    def trouble(self) -> str | None:
+        return self.said
+
+    def unreadable(self) -> list[str]:
+        return self.odd
+
+    def pod_of(self, attempt: AttemptId, index: int) -> tuple[str, str] | None:
+        return None
+
+
 class Service:
     """Store, controller, engine and HTTP as the server puts them together, without its process."""
 
@@ -66,11 +115,10 @@ class Service:
         box: Box | None = None,
         members: Members | None = None,
         config: Config | None = None,
-        sees_checkpoints: bool = True,
-        gpu_quota: Callable[[str], tuple[str, str] | None] = lambda _: None,
+        cluster: ClusterCalls | None = None,
         clock: Clock | None = None,
-        delete_object: Callable[[Any], None] = lambda _: None,
         audit: Audit | None = None,
+        files: ChunkStore | None = None,
     ) -> None:
         clock = clock or SystemClock()
         self.state = StateFolder(folder)
@@ -109,14 +157,13 @@ class Service:
             store=self.store,
             controller=self.controller,
             engine=engine,
+            workers=engine,
+            cluster=cluster,
             owner="ann",
             token=USER,
             worker_token=WORKER,
             job_secrets=self.job_secrets,
             checkpoints=self.controller.checkpoint_folder,
-            sees_checkpoints=sees_checkpoints,
-            gpu_quota=gpu_quota,
-            delete_object=delete_object,
             url=f"http://{self.host}",
             hosts=frozenset({self.host, f"localhost:{self.port}"}),
             server_id="one",
@@ -129,6 +176,7 @@ class Service:
             is_ready=lambda: self.is_ready,
             now=clock.now,
             audit=audit or Audit(),
+            files=files,
         )
         self.store.listen(self.services.committed.ring)
         engine.on_desired = self.services.desired.ring
@@ -136,9 +184,10 @@ class Service:
         self.app = create_app(self.services)
         self._http = _http_server(Measured(self.app, metrics))
         engine.open(self.controller.load())
-        self.controller.start()
+        self._cycles = Loop(self.controller, clock)
+        self._cycles.start()
         self.loop = asyncio.new_event_loop()
-        serving = self._http.serve(sockets=[self._listener])
+        serving = self._http.serve(sockets=[self._listener, listen_on(self.state.server_socket, mode=0o600)])
         self._thread = threading.Thread(target=self.loop.run_until_complete, args=(serving,), daemon=True)
         self._thread.start()
         self.worker = FakeWorker(self)
@@ -150,7 +199,7 @@ class Service:
         self.services.doorkeeper.close_all()
         self._http.should_exit = True
         self._thread.join(WAIT_S)
-        self.controller.close()
+        self._cycles.close()
         self.store.close()
 
     def connect(self) -> http.client.HTTPConnection:
@@ -204,6 +253,13 @@ class Service:
             found = self.ask("GET", f"/jobs/{job}?after={found['version']}&wait_s=2").json
         return dict(found)
 
+    def until_planned_without(self, job: int) -> None:
+        """Until a plan was made in which it holds nothing any more: that is a moment after its end is recorded."""
+        end = time.monotonic() + WAIT_S
+        while job in self.services.controller.snapshot.jobs_by_id:
+            assert time.monotonic() < end, f"job {job} is still planned for"
+            os.sched_yield()
+
     def until_waiting(self) -> None:
         """Until somebody waits for the next commit."""
         end = time.monotonic() + WAIT_S
@@ -214,7 +270,7 @@ class Service:
 
 def _http_server(app: Any) -> uvicorn.Server:
     quiet: dict[str, Any] = {"lifespan": "off", "log_config": None, "access_log": False}
-    return uvicorn.Server(uvicorn.Config(app, http=Connection, ws="none", proxy_headers=False, **quiet))
+    return uvicorn.Server(uvicorn.Config(app, http=ClientConnection, ws="none", proxy_headers=False, **quiet))
 
 
 def submission(name: str = "job", *, env: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -274,6 +330,7 @@ class FakeWorker:
     def end(self, job: int, code: int = 0, *, attempt: int = 1) -> None:
         self.gone(job, code, attempt=attempt)
         self._service.until(job, "succeeded", "failed", "cancelled")
+        self._service.until_planned_without(job)
 
     def gone(self, job: int, code: int, *, attempt: int = 1, cause: str = "") -> None:
         """Its one task has ended; whether the job has is the server's to say."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import stat
 import time
@@ -14,9 +15,8 @@ import pytest
 
 from api.people import ADMIN, OTHER, OWNER, ask, name_of, submit
 from api.service import USER, WAIT_S, Service
+from swell.api.audit import LINES_PER_ORIGIN, Audit, FileSink, RefusalLog, open_audit
 from swell.api.box import Box
-from swell.api.refusals import LINES_PER_ORIGIN
-from swell.audit import Audit, FileSink, open_audit
 from swell.config import AuditSettings, parse_config
 from swell.errors import Rejected
 
@@ -94,14 +94,53 @@ def test_what_an_administrator_reads_of_others_is_a_line_and_what_is_ones_own_is
         f"show of job {theirs} of {owner}",
         f"logs of job {theirs} of {owner}",
         f"events of job {theirs} of {owner}",
-        "events of everybody",
-        "usage of everybody",
+        "events of all users",
+        "usage of all users",
         f"jobs of {owner}",
     ]
     record.until("Read", what=expected[-1])
     reads = [line for line in record.lines() if line["kind"] == "Read"]
     assert [line["detail"]["what"] for line in reads] == expected
     assert {(line["actor"], line["origin"]) for line in reads} == {("root", "pid 4711 uid 0")}
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ("/events?job={mine}&job={theirs}", "events of job {theirs} of {owner}"),
+        ("/events?job={theirs}&job=", "events of all users"),
+        ("/jobs?all_users=yes", "jobs of all users"),
+        ("/jobs?all_users=on", "jobs of all users"),
+        ("/jobs?all_users=True&lines=1", "jobs of all users"),
+        ("/jobs?all_users=false&all_users=true", "jobs of all users"),
+        ("/jobs?user=root&user={name}", "jobs of {owner}"),
+        ("/usage?all_users=t", "usage of all users"),
+        ("/history?all_users=1", "history of all users"),
+        ("/usage?user=root&user={name}", "usage of {owner}"),
+        ("/tokens?all_users=y", "tokens of all users"),
+        ("/doors/addresses?all_users=Yes", "addresses of all users"),
+        ("/jobs/{theirs}/show", "show of job {theirs} of {owner}"),
+    ],
+)
+def test_however_it_is_asked_for_what_others_own_is_noted(record, asked, what):
+    """The record read the first value of a repeated parameter, and the endpoint the last; and it knew only `true`."""
+    mine, theirs = submit(record.service, ADMIN, "roots"), submit(record.service, OWNER, "theirs")
+    words = {"mine": mine, "theirs": theirs, "name": name_of(OWNER), "owner": repr(name_of(OWNER))}
+    assert ask(record.service, ADMIN, "GET", asked.format(**words)).status == 200
+    record.until("Read", what=what.format(**words))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["/jobs?all_users=true&all_users=no", "/jobs?user={name}&user=root", "/events?job={theirs}&job={mine}", "/usage"],
+)
+def test_and_what_is_ones_own_is_not(record, asked):
+    mine, theirs = submit(record.service, ADMIN, "roots"), submit(record.service, OWNER, "theirs")
+    words = {"mine": mine, "theirs": theirs, "name": name_of(OWNER)}
+    assert ask(record.service, ADMIN, "GET", asked.format(**words)).status == 200
+    assert ask(record.service, ADMIN, "GET", "/events").status == 200
+    record.until("Read", what="events of all users")
+    assert [line["detail"]["what"] for line in record.lines() if line["kind"] == "Read"] == ["events of all users"]
 
 
 def test_refusals_are_lines_bounded_in_number_and_without_tokens(record):
@@ -117,6 +156,51 @@ def test_refusals_are_lines_bounded_in_number_and_without_tokens(record):
     assert LINES_PER_ORIGIN <= len(refused) <= LINES_PER_ORIGIN + 4
     assert "sss" not in record.path.read_text()
     assert USER not in record.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/jobs/{job}", None),
+        ("GET", "/jobs/{job}/show", None),
+        ("GET", "/jobs/{job}/logs", None),
+        ("GET", "/jobs/{job}/exec", None),
+        ("GET", "/events?job={job}", None),
+        ("GET", "/events/stream?job={job}", None),
+        ("POST", "/jobs/{job}/cancel", {}),
+        ("POST", "/jobs/{job}/hold", {}),
+        ("POST", "/jobs/cancel", {"jobs": ["{job}"]}),
+        ("DELETE", "/jobs/{job}", None),
+    ],
+)
+def test_who_asks_for_a_job_of_somebody_elses_is_written_down(record, method, path, body):
+    """They are told that there is no such job, which left no line: only what was answered with 403 did."""
+    job = submit(record.service, OWNER, "theirs")
+
+    def ask_for(number: int) -> None:
+        sent = {"jobs": [str(number)]} if body and "jobs" in body else body
+        assert ask(record.service, OTHER, method, path.format(job=number), sent).status == 404
+
+    ask_for(job)
+    bare = path.format(job=job).partition("?")[0]
+    said = f"{name_of(OTHER)!r} may not {method} '/api/v1{bare}': job {job} is of {name_of(OWNER)!r}"
+    assert record.until("Refused", what=said)["actor"] == name_of(OTHER)
+    ask_for(987654)
+    assert ask(record.service, OTHER, "POST", "/server/stop").status == 403
+    stop = f"{name_of(OTHER)!r} may not POST '/api/v1/server/stop'"
+    assert record.until("Refused", what=stop)["actor"] == name_of(OTHER)
+    assert [line["detail"]["what"] for line in record.lines() if line["kind"] == "Refused"] == [said, stop]
+
+
+def test_a_user_has_as_many_lines_as_one_process_has(record):
+    """Each command is a process of its own: whoever typed many had all the lines that there are for everybody."""
+    lines: list[str] = []
+    log = RefusalLog(logging.getLogger("swell.test"), monotonic=lambda: 0.0)
+    log.tell = lambda origin, what, actor: lines.append(f"{origin} {what} {actor}")
+    for pid in range(LINES_PER_ORIGIN * 3):
+        log.note(f"pid {pid} uid 1000", "no", "ann")
+    log.note("pid 1 uid 1001", "no", "ben")
+    assert (len(lines), lines[-1]) == (LINES_PER_ORIGIN + 1, "pid 1 uid 1001 no ben")
 
 
 def test_after_a_restart_it_goes_on_where_it_was_and_a_file_that_was_moved_away_is_made_anew(record):
@@ -166,7 +250,7 @@ def test_without_the_setting_nothing_is_written_and_a_setting_that_cannot_work_i
     assert not Audit().is_on
     assert not open_audit(parse_config({}).audit, tmp_path / "told.json").is_on
     settings = parse_config({"audit": {"file": str(tmp_path / "none" / "audit")}}).audit
-    with pytest.raises(Rejected, match="cannot be written: No such file or directory; make its folder, or name anothe"):
+    with pytest.raises(Rejected, match="cannot be written: No such file or directory; create its folder, or name anot"):
         open_audit(settings, tmp_path / "told.json")
     for bad in ({"file": "relative"}, {"fiel": "/x"}, {"syslog": True}, "x"):
         with pytest.raises(Rejected):
@@ -174,7 +258,7 @@ def test_without_the_setting_nothing_is_written_and_a_setting_that_cannot_work_i
 
 
 def test_a_disk_that_hangs_keeps_nobody_waiting_and_what_was_dropped_is_counted(tmp_path, monkeypatch):
-    from swell import audit as module
+    from swell.api import audit as module
 
     monkeypatch.setattr(module, "WAITING_MAX", 3)
     audit = Audit([FileSink(tmp_path / "audit")])

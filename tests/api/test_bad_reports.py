@@ -25,13 +25,13 @@ def refusals(trainee: Trainee, token: str) -> set[tuple[int, str, str]]:
 
 def test_another_jobs_token_is_refused(unharmed):
     other = make_token(JOB_SECRET, AttemptId(unharmed.job + 1, 1), time.time() + 3600)
-    words = f"this token is for attempt {unharmed.job + 1}.1 and no other"
+    words = f"this token is only for attempt {unharmed.job + 1}.1"
     assert refusals(unharmed, other) == {(403, "Denied", words)}
 
 
 def test_so_is_another_attempts(unharmed):
     other = make_token(JOB_SECRET, AttemptId(unharmed.job, 2), time.time() + 3600)
-    assert refusals(unharmed, other) == {(403, "Denied", f"this token is for attempt {unharmed.job}.2 and no other")}
+    assert refusals(unharmed, other) == {(403, "Denied", f"this token is only for attempt {unharmed.job}.2")}
 
 
 @pytest.mark.parametrize("how", ["forged", "expired", "cut", "nonsense"])
@@ -49,7 +49,7 @@ def test_a_token_that_is_not_good_is_refused(unharmed, how):
 
 @pytest.mark.parametrize("token", [USER, WORKER])
 def test_users_and_workers_do_not_report(unharmed, token):
-    words = "this token is not for that: only a job reports on its attempts"
+    words = "this token does not allow this request: only a job reports on its attempts"
     assert refusals(unharmed, token) == {(403, "Denied", words)}
 
 
@@ -62,7 +62,7 @@ def test_without_a_token_nothing_is_reported(unharmed):
     ("method", "path"), [("GET", "/jobs"), ("POST", "/jobs"), ("POST", "/server/stop"), ("GET", "/nodes")]
 )
 def test_a_jobs_token_opens_nothing_else(unharmed, method, path):
-    words = "this token is a job's: it can report on its own attempt, and nothing else"
+    words = "this token belongs to a job: it can only report on its own attempt"
     assert unharmed.service.ask(method, path, token=unharmed.token).error == (403, "Denied", words)
 
 
@@ -95,7 +95,7 @@ def test_what_is_no_number_is_refused(unharmed, field, text):
     assert (status, kind, words) == (
         422,
         "Rejected",
-        f"{field}: Input should be a finite number, but is a number: {shown}",
+        f"{field} must be a finite number, but is {shown}",
     )
 
 
@@ -144,11 +144,11 @@ def test_wrong_types_are_refused_with_the_field(unharmed, field, fine):
         assert (status, kind, field in words.partition(";")[0]) == (422, "Rejected", True), (value, words)
 
 
-NO_NUMBER = "Input should be a valid number, unable to parse string as a number, but is text:"
-NO_INTEGER = "Input should be a valid integer, got a number with a fractional part, but is a number:"
+NO_NUMBER = "must be a number, but is"
+NO_INTEGER = "must be a whole number, but is"
 FIELDS = (
-    "rank, at, begun, epochs_done, epochs_total, epochs, steps, memory_mib, checkpoint, metrics, yielding, "
-    "ready_to_stop"
+    "rank, at, begun, epochs_done, epochs_total, epochs, steps, steps_per_epoch, memory_mib, checkpoint, metrics, "
+    "yielding, ready_to_stop"
 )
 KNOWN, SORTED = f"known: {FIELDS}", f"known: {', '.join(sorted(FIELDS.split(', ')))}"
 
@@ -156,14 +156,14 @@ KNOWN, SORTED = f"known: {FIELDS}", f"known: {', '.join(sorted(FIELDS.split(', '
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"rank": -1}, "rank: Input should be greater than or equal to 0, but is a number: -1"),
-        ({"begun": 1.5}, f"begun: {NO_INTEGER} 1.5"),
-        ({"epochs_done": "many"}, f"epochs_done: {NO_NUMBER} 'many'"),
+        ({"rank": -1}, "rank must be at least 0, but is -1"),
+        ({"begun": 1.5}, f"begun {NO_INTEGER} 1.5"),
+        ({"epochs_done": "many"}, f"epochs_done {NO_NUMBER} 'many'"),
         ({"epochs": [[1]]}, f"the request needs the field 'epochs.0.1'; {KNOWN}"),
-        ({"epochs": [[1, -2]]}, "epochs.0.1: Input should be greater than or equal to 0, but is a number: -2"),
+        ({"epochs": [[1, -2]]}, "epochs.0.1 must be at least 0, but is -2"),
         ({"checkpoint": {}}, f"the request needs the field 'checkpoint.epochs_done'; {KNOWN}"),
-        ({"metrics": {"loss": "low"}}, f"metrics.loss: {NO_NUMBER} 'low'"),
-        ({"metrics": {"": 1}}, "metrics..[key]: String should have at least 1 character, but is text: ''"),
+        ({"metrics": {"loss": "low"}}, f"metrics.loss {NO_NUMBER} 'low'"),
+        ({"metrics": {"": 1}}, "a name in metrics must be at least 1 character long, but is ''"),
         ({"epoch_done": 1}, f"the request has no field 'epoch_done'; did you mean 'epochs_done'? ({SORTED})"),
         ({"loss": 0.1}, f"the request has no field 'loss'; {SORTED}"),
     ],
@@ -187,7 +187,7 @@ def test_at_most_200_epochs_and_50_metrics_come_in_one_report(unharmed):
 
 
 def outside(trainee: Trainee, path: str) -> str:
-    return f"the checkpoint {path!r} lies outside the job's folder {trainee.folder.resolve()}; write it there"
+    return f"the checkpoint {path!r} is outside the job's folder {trainee.folder.resolve()}; write it there"
 
 
 def refused_checkpoint(trainee: Trainee, path: str) -> str:
@@ -224,7 +224,7 @@ def test_a_link_that_leads_to_itself(unharmed):
 
 
 def test_one_with_a_null_character(unharmed):
-    words = "the checkpoint's path holds a null character, which no file's name can"
+    words = "the checkpoint's path contains a null character, which a file name cannot have"
     assert refused_checkpoint(unharmed, "a\0b") == words
 
 
@@ -233,7 +233,7 @@ def test_one_whose_path_is_longer_than_any_can_be(unharmed):
     assert (status, kind, words[:63]) == (
         422,
         "Rejected",
-        "checkpoint.path: String should have at most 4096 characters, bu",
+        "checkpoint.path must be at most 4096 characters long, but is 'x",
     )
 
 

@@ -94,3 +94,24 @@ def test_no_ring_between_looking_and_waiting_is_ever_missed():
         thread.join()
 
     assert elapsed(story()) < LONG_S / 2
+
+
+def test_a_ring_for_some_names_wakes_those_who_wait_under_them_and_no_others():
+    bell, woken = Bell(), []
+
+    async def wait(name: str) -> None:
+        await bell.wait(LONG_S, name)
+        woken.append(name)
+
+    async def story() -> None:
+        await bell.wait(LONG_S)
+        waiting = {name: asyncio.ensure_future(wait(name)) for name in ("a", "b", "c")}
+        await asyncio.sleep(0)
+        for names in ({"a"}, {"c", "nobody"}):
+            threading.Thread(target=bell.ring, args=(names,)).start()
+        await asyncio.gather(waiting["a"], waiting["c"])
+        assert sorted(woken) == ["a", "c"]
+        threading.Thread(target=bell.ring).start()
+        await waiting["b"]
+
+    assert elapsed(story()) < 5

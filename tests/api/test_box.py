@@ -10,8 +10,11 @@ import pytest
 from api.people import ADMIN, AT_ROOT, NOBODY, OTHER, OWNER, ask, name_of, submit
 from api.service import USER, WORKER, Service, submission
 from swell.api.box import Box
+from swell.api.workers import NOT_ON_A_BOX
 from swell.config import parse_config
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
+from swell.model.cluster import Node
+from swell.model.launch import node_document
 
 LIMITS = {"limits": {"default": {"queued": 1000, "priority": 9}, "users": {name_of(OTHER): {"queued": 3}}}}
 
@@ -25,7 +28,12 @@ ENDPOINTS: dict[tuple[str, str], tuple[Any, tuple[int, int, int, int]]] = {
     ("GET", "/server"): (None, (200, 200, 200, 403)),
     ("POST", "/server/stop"): (None, (403, 403, 202, 403)),
     ("GET", "/nodes"): (None, (200, 200, 200, 403)),
+    ("GET", "/debug/snapshot"): (None, (403, 403, 200, 403)),
+    ("GET", "/kinds"): (None, (200, 200, 200, 403)),
+    ("GET", "/kinds/schema?name=job"): (None, (200, 200, 200, 403)),
     ("GET", "/usage"): (None, (200, 200, 200, 403)),
+    ("GET", "/history"): (None, (200, 200, 200, 403)),
+    ("GET", "/history?all_users=true"): (None, (403, 403, 200, 403)),
     ("GET", "/usage?all_users=true"): (None, (403, 403, 200, 403)),
     ("GET", "/events"): (None, (200, 200, 200, 403)),
     ("GET", "/events?job={ref}"): (None, (200, 404, 200, 403)),
@@ -44,6 +52,15 @@ ENDPOINTS: dict[tuple[str, str], tuple[Any, tuple[int, int, int, int]]] = {
     ("POST", "/jobs/{ref}/release"): ({}, (409, 404, 409, 403)),
     ("POST", "/jobs/{ref}/requeue"): ({}, (409, 404, 409, 403)),
     ("POST", "/jobs/{ref}/scale"): ({"width": None}, (200, 404, 200, 403)),
+    # Jobs of a box run where their files are, and pools serve private servers.
+    ("GET", "/jobs/{ref}/outputs"): (None, (422, 422, 422, 403)),
+    ("POST", "/files/{what}"): ({}, (422, 422, 422, 403)),
+    ("GET", "/files/folders/{folder}"): (None, (422, 422, 422, 403)),
+    ("GET", "/pools"): (None, (200, 200, 200, 403)),
+    ("POST", "/pools/sync"): ({}, (403, 403, 422, 403)),
+    ("POST", "/pools/worker-token"): ({}, (403, 403, 422, 403)),
+    ("POST", "/pools/kill"): ({"worker": "none"}, (403, 403, 404, 403)),
+    ("POST", "/pools/{name}/stop"): ({}, (403, 403, 404, 403)),
     ("GET", "/doors"): (None, (200, 200, 200, 403)),
     ("POST", "/doors"): ({"name": "nowhere", "port": 0}, (403, 403, 422, 403)),
     ("DELETE", "/doors/{port}"): (None, (403, 403, 404, 403)),
@@ -59,15 +76,22 @@ ENDPOINTS: dict[tuple[str, str], tuple[Any, tuple[int, int, int, int]]] = {
     # These want a token of their own, whoever asks.
     ("POST", "/workers/sync"): ({}, (401, 401, 401, 401)),
     ("GET", "/workers/environments/{digest}"): (None, (401, 401, 401, 401)),
+    ("POST", "/workers/logs"): ({}, (401, 401, 401, 401)),
+    ("POST", "/workers/leave"): ({}, (401, 401, 401, 401)),
     ("POST", "/attempts/{attempt}/report"): ({}, (401, 401, 401, 401)),
     ("GET", "/attempts/{attempt}/control"): (None, (401, 401, 401, 401)),
     ("POST", "/attempts/{attempt}/trainer-status"): ({}, (401, 401, 401, 401)),
 }
 SHOWN_OF_OTHERS = {"id", "name", "user", "state", "reason", "priority", "width", "width_min", "width_max", "nodes"} | {
+    "width_unit",
+    "tasks_beside",
+    "is_array",
     "tasks",
     "submitted_at",
     "started_at",
     "ended_at",
+    "ran_s",
+    "running_since",
 }
 
 
@@ -83,7 +107,7 @@ def box(tmp_path_factory) -> Iterator[Service]:
 def filled(value: Any, ref: int) -> Any:
     if isinstance(value, str):
         known = {"{ref}": str(ref), "{attempt}": f"{ref}.1", "{digest}": "0" * 64, "{port}": "1", "{token}": "0" * 10}
-        known["{unique}"] = f"made-{ref}"
+        known |= {"{unique}": f"made-{ref}", "{what}": "missing", "{folder}": "0" * 64, "{name}": "none"}
         for name, text in known.items():
             value = value.replace(name, text)
         return value
@@ -136,6 +160,7 @@ def test_of_others_the_queue_shows_who_waits_for_what_and_nothing_else(box):
     assert seen["reason"] == {"code": own["reason"]["code"], "message": "", "evidence": {}, "next": ""}
     hidden = {name: seen[name] for name in seen.keys() - SHOWN_OF_OTHERS}
     assert hidden == {
+        "expected_start": None,
         "progress": {"epochs_done": None, "epochs_total": None, "expected_end_at": None},
         "metrics": {},
         "attempts": 0,
@@ -150,6 +175,11 @@ def test_of_others_the_queue_shows_who_waits_for_what_and_nothing_else(box):
 
 def box_document(box: Service, uid: int, job: int) -> dict[str, Any]:
     return dict(ask(box, uid, "GET", f"/jobs/{job}").json)
+
+
+def test_metrics_are_for_administrators(box):
+    said = f"metrics show each user's usage and are for administrators; you are '{name_of(OWNER)}'"
+    assert ask(box, OWNER, "GET", "/metrics").error == (403, "Denied", said)
 
 
 def test_a_name_means_ones_own_job_also_for_an_administrator(box):
@@ -178,13 +208,13 @@ def test_all_is_ones_own_and_an_administrator_says_whose(box):
     assert ask(box, ADMIN, "POST", "/jobs/cancel", {"all": True}).error == (
         422,
         "Rejected",
-        "an administrator says whose jobs are to be cancelled: user: NAME, or all_users: true",
+        "name the users whose jobs to cancel: user: NAME, or all_users: true",
     )
     for body in ({"all": True, "user": name_of(OWNER)}, {"all": True, "all_users": True}):
         assert ask(box, OTHER, "POST", "/jobs/cancel", body).error == (
             403,
             "Denied",
-            f"only an administrator of this machine may cancel the jobs of others; you are {name_of(OTHER)!r}",
+            f"only an administrator of this machine may cancel other users' jobs; you are {name_of(OTHER)!r}",
         )
     assert box_document(box, OWNER, theirs)["state"] == "queued"
     ended = ask(box, ADMIN, "POST", "/jobs/cancel", {"all": True, "user": name_of(OWNER)}).json["jobs"]
@@ -260,3 +290,14 @@ def test_a_submission_records_as_whom_its_tasks_run(box):
     job = submit(box, OWNER)
     record = box.store.job(job)
     assert (record.owner, record.uid) == (name_of(OWNER), OWNER)
+
+
+def test_a_worker_on_another_machine_is_refused(box):
+    """It could not run a user's task as that user: every job that came there failed, and was not tried again."""
+    made = ask(box, ADMIN, "POST", "/tokens", {"name": "elsewhere", "scope": "worker"})
+    assert made.status == 201
+    report = {"node": node_document(Node("b", 4000, 8192)), "version": 0, "terms": {"lease_s": 600.0}}
+    named = {"Swell-Worker": "b", "Swell-Worker-Key": "k" * 40}
+    answer = box.ask("POST", "/workers/sync", report, token=made.json["token"], headers=named)
+    assert (answer.status, answer.error[2]) == (403, NOT_ON_A_BOX)
+    assert "b" not in [node.id for node in box.controller.snapshot.nodes]

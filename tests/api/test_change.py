@@ -47,11 +47,11 @@ def test_an_ended_job_is_started_again(service):
 @pytest.mark.parametrize("width", [0, -1, 1_000_001, "wide", 1.5, []])
 def test_a_width_that_is_none_is_refused(service, waiting, width):
     status, kind, words = service.ask("POST", f"/jobs/{waiting}/scale", {"width": width}).error
-    assert (status, kind, words[:6]) == (422, "Rejected", "width:")
+    assert (status, kind, words[:6]) == (422, "Rejected", "width ")
 
 
 def test_a_width_the_job_did_not_ask_for_is_refused(service, waiting):
-    words = f"width 2 lies outside what job {waiting} asked for, 1..1"
+    words = f"width 2 is outside job {waiting}'s range, 1..1"
     assert service.ask("POST", f"/jobs/{waiting}/scale", {"width": 2}).error == (422, "Rejected", words)
 
 

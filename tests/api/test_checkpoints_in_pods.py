@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from api.service import Service
+from api.service import QuietCluster, Service
 from api.trainee import Trainee
 
 
 @pytest.fixture
 def in_pod(tmp_path: Path) -> Iterator[Trainee]:
-    service = Service(tmp_path, sees_checkpoints=False)
-    yield Trainee(service)
+    service = Service(tmp_path, cluster=QuietCluster())
+    yield Trainee(service, image="busybox")
     service.close()
 
 
@@ -28,6 +28,6 @@ def test_a_checkpoint_is_believed_without_a_look_at_it(in_pod, told):
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../other/one", "..", ".", ""])
 def test_one_outside_the_jobs_folder_is_refused(in_pod, path):
-    words = f"the checkpoint {path!r} lies outside the job's folder {in_pod.folder}; write it there"
+    words = f"the checkpoint {path!r} is outside the job's folder {in_pod.folder}; write it there"
     refused = in_pod.report(checkpoint={"epochs_done": 1, "path": path})
     assert refused.error == (422, "Rejected", words)

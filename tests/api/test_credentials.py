@@ -17,15 +17,13 @@ import pytest
 
 from api.people import OTHER, OWNER, ask, submit
 from api.service import JOB_SECRET, USER, WORKER, Service, submission
-from swell.api.box import Box
-from swell.api.caller import Caller
+from swell.api.box import Box, Caller
 from swell.api.credentials import TOKEN, make_credential
 from swell.controller.reporting import make_token
 from swell.model.job import AttemptId
 
 from .doors.foreign import of_job
 from .test_box import filled
-from .test_security import _all_routes
 
 FOREVER = 4e9
 
@@ -63,7 +61,9 @@ def of_root(status: int) -> dict[str, int]:
     return of_admins(403) | {"root": status}
 
 
-OF_WORKERS = dict.fromkeys(KINDS, 403) | dict.fromkeys(("none", "garbage", "address"), 401)
+OF_WORKERS = dict.fromkeys(KINDS, 403) | dict.fromkeys(
+    ("none", "garbage", "address", "revoked", "expired", "forged"), 401
+)
 OF_JOBS = dict.fromkeys(KINDS, 403) | dict.fromkeys(("none", "garbage", "address"), 401)
 
 
@@ -82,7 +82,10 @@ ROUTES: dict[tuple[str, str], tuple[Any, dict[str, int]]] = {
     ("GET", "/api/v1/server"): (None, reading(200)),
     ("POST", "/api/v1/server/stop"): (None, of_admins(202)),
     ("GET", "/api/v1/nodes"): (None, reading(200)),
+    ("GET", "/api/v1/kinds"): (None, reading(200)),
+    ("GET", "/api/v1/kinds/schema"): (None, reading(422)),
     ("GET", "/api/v1/usage"): (None, reading(200)),
+    ("GET", "/api/v1/history"): (None, reading(200)),
     ("GET", "/api/v1/events"): (None, reading(200)),
     ("GET", "/api/v1/events/stream"): (None, reading(404)),
     ("GET", "/api/v1/jobs"): (None, reading(200)),
@@ -98,6 +101,15 @@ ROUTES: dict[tuple[str, str], tuple[Any, dict[str, int]]] = {
     ("POST", "/api/v1/jobs/{ref}/release"): ({}, writing(409, 404) | {"boss": 404}),
     ("POST", "/api/v1/jobs/{ref}/requeue"): ({}, writing(409, 404) | {"boss": 404}),
     ("POST", "/api/v1/jobs/{ref}/scale"): ({"width": None}, writing(200, 404) | {"boss": 404}),
+    ("GET", "/api/v1/jobs/{ref}/outputs"): (None, reading(422)),
+    ("POST", "/api/v1/files/{what}"): ({}, writing(422)),
+    ("GET", "/api/v1/files/folders/{folder}"): (None, reading(422)),
+    ("GET", "/api/v1/pools"): (None, reading(200)),
+    ("POST", "/api/v1/pools/sync"): ({}, of_admins(422)),
+    ("POST", "/api/v1/pools/worker-token"): ({}, of_admins(422)),
+    ("POST", "/api/v1/pools/kill"): ({"worker": "none"}, of_admins(404)),
+    ("POST", "/api/v1/pools/{name}/stop"): ({}, of_admins(404)),
+    ("GET", "/api/v1/debug/snapshot"): (None, of_admins(200)),
     ("GET", "/api/v1/doors"): (None, reading(200)),
     ("POST", "/api/v1/doors"): ({"name": "nowhere", "port": 0}, of_admins(422)),
     ("DELETE", "/api/v1/doors/{port}"): (None, of_admins(404)),
@@ -109,6 +121,8 @@ ROUTES: dict[tuple[str, str], tuple[Any, dict[str, int]]] = {
     ("DELETE", "/api/v1/tokens/{token}"): (None, of_admins(404)),
     ("POST", "/api/v1/workers/sync"): ({}, OF_WORKERS | {"worker": 422}),
     ("GET", "/api/v1/workers/environments/{digest}"): (None, OF_WORKERS | {"worker": 404}),
+    ("POST", "/api/v1/workers/logs"): ({}, OF_WORKERS | {"worker": 422}),
+    ("POST", "/api/v1/workers/leave"): ({}, OF_WORKERS | {"worker": 422}),
     ("POST", "/api/v1/attempts/{attempt}/report"): ({}, OF_JOBS | {"job": 422}),
     ("GET", "/api/v1/attempts/{attempt}/control"): (None, OF_JOBS | {"job": 409}),
     ("POST", "/api/v1/attempts/{attempt}/trainer-status"): ({}, OF_JOBS | {"job": 200}),
@@ -184,7 +198,7 @@ def _of_somebody_gone(box: Service) -> str:
 
 
 def routes_of(app: Any) -> set[tuple[str, str]]:
-    return {(method, route.path) for route in _all_routes(app.routes) for method in route.methods if method != "HEAD"}
+    return {(method, route.path) for route in app.routes for method in route.methods if method != "HEAD"}
 
 
 def test_every_route_has_a_row(box: Service) -> None:

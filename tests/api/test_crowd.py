@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swell.api.crowd import KNOWN_MAX, ROOT, STRANGERS_MAX, USER_MAX, Crowd
+from swell.api.crowd import ADDRESS_MAX, KNOWN_MAX, ROOT, STRANGERS_MAX, USER_MAX, WORKERS_MAX, Crowd, WorkersAt
 
 
 class Seat:
@@ -70,3 +70,19 @@ def test_who_has_left_has_made_room():
     assert all(crowd.enter(seat, 1001) for seat in seats)
     crowd.leave(seats[0])
     assert crowd.enter(Seat(), 1001)
+
+
+def test_workers_at_one_address_leave_room_for_others_and_all_of_them_for_users():
+    """Whoever had a worker's token could open connections until the process had no descriptors left."""
+    crowd = Crowd()
+    first = [Seat() for _ in range(ADDRESS_MAX)]
+    assert all(crowd.enter(seat, WorkersAt("10.0.0.1")) for seat in first)
+    one_too_many = Seat()
+    assert not crowd.enter(one_too_many, WorkersAt("10.0.0.1"))
+    crowd.leave(one_too_many)
+    others = [crowd.enter(Seat(), WorkersAt(f"10.0.1.{n}")) for n in range(WORKERS_MAX)]
+    assert others.count(True) == WORKERS_MAX - ADDRESS_MAX
+    crowd = Crowd()
+    assert all(crowd.enter(Seat(), WorkersAt(f"10.0.1.{n}")) for n in range(WORKERS_MAX))
+    assert all(crowd.enter(Seat(), "ann") for _ in range(USER_MAX))
+    assert crowd.enter(Seat(), ROOT)

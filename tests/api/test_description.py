@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import requests
-import schemathesis
 from hypothesis import given, settings
 
 from api.service import JOB_SECRET, USER, WORKER, Service
 from swell.api.box import Box
 from swell.controller.reporting import make_token
+from swell.machine.state_folder import StateFolder
 from swell.model.job import AttemptId
-from swell.state import StateFolder
 
 pytestmark = pytest.mark.slow  # two hundred requests of each kind
 
@@ -37,6 +36,8 @@ def service(tmp_path_factory, request):
 
 def each(service: Service, check: Callable[[Any], None]) -> set[str]:
     """Every operation with examples of its own, in a soak others each time; which there were."""
+    import schemathesis  # 0.4 s of CPU, in each process that collects tests
+
     url = f"http://{service.host}/api/v1/openapi.json"
     described = schemathesis.openapi.from_url(url, headers={"Authorization": f"Bearer {USER}"})
     done = set()

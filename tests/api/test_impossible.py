@@ -14,10 +14,9 @@ import pytest
 
 from api.service import WAIT_S, Answer, FakeWorker, Service, submission
 from swell.api.services import Services
-from swell.config import Cluster, Config, Limits
-from swell.engines.kubernetes import KubernetesEngine
+from swell.config import ClusterSettings, Config, UserLimits
 
-OR = "; or queue it all the same, until there is a machine that can hold it, with --wait-for-nodes"
+OR = "; to queue it until a node is large enough, add --wait-for-nodes"
 
 
 def submit(service: Service, **spec: Any) -> Answer:
@@ -40,6 +39,13 @@ def machine(tmp_path_factory) -> Iterator[Service]:
     offer(made, made.worker)
     yield made
     made.close()
+
+
+def test_what_if_says_that_a_job_can_never_run_and_what_could(machine):
+    answer = machine.ask("POST", "/jobs", {**submission("huge", gpus=400), "what_if": True})
+    [huge] = answer.json["what_if"]
+    assert (huge["fits"], huge["expected_start"], huge["reason"]["code"]) == (False, None, "CannotRunHere")
+    assert huge["problem"].startswith("it wants 1 CPU, 400 GPUs, but this machine has 64 CPUs, 4 GPUs; submit it with")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,7 @@ def machine(tmp_path_factory) -> Iterator[Service]:
 def test_it_is_refused_with_what_was_asked_what_the_machine_has_and_what_to_do(machine, spec, problem):
     before = machine.store.listing(ended_since=None)
     answer = submit(machine, **spec)
-    assert answer.error == (422, "Rejected", f"job 'large' could never run here: {problem}{OR}")
+    assert answer.error == (422, "Rejected", f"job 'large' can never run here: {problem}{OR}")
     assert machine.store.listing(ended_since=None) == before
 
 
@@ -124,7 +130,7 @@ def test_gpus_of_outsiders_and_gpus_that_have_stopped_to_answer_count_as_there(m
         job = accepted.json["jobs"][0]["id"]
         found = machine.until_true(job, lambda one: one["reason"]["code"] == "WorkerUnreachable")
         assert found["reason"]["message"] == (
-            f"it wants 1 CPU, 4 GPUs, which only fits with GPUs that have stopped to answer: {second.id}"
+            f"it wants 1 CPU, 4 GPUs, which only fits on GPUs that do not respond: {second.id}"
         )
         assert submit(machine, gpus=5).status == 422
     finally:
@@ -133,11 +139,11 @@ def test_gpus_of_outsiders_and_gpus_that_have_stopped_to_answer_count_as_there(m
 
 
 def test_what_a_user_may_never_hold_is_refused_too(tmp_path):
-    config = Config(users={"ann": Limits(gpus=2)})
+    config = Config(users={"ann": UserLimits(gpus=2)})
     with contextlib.closing(Service(tmp_path, config=config)) as service:
         offer(service, service.worker)
         assert submit(service, gpus=3).error[2] == (
-            "job 'large' could never run here: it wants 1 CPU, 3 GPUs, but ann may hold at most 2 GPUs; submit it with "
+            "job 'large' can never run here: it wants 1 CPU, 3 GPUs, but ann may hold at most 2 GPUs; submit it with "
             f"--gpus 2 or less{OR}"
         )
         assert submit(service, gpus=2).status == 201
@@ -160,14 +166,14 @@ def test_where_no_machine_offers_itself_it_is_accepted(tmp_path):
 
 
 def test_a_cluster_whose_autoscaler_is_called_may_get_nodes_and_others_may_not(tmp_path):
-    def services(cluster: Cluster | None, engine: object) -> Services:
+    def services(settings: ClusterSettings | None, cluster: object) -> Services:
         with contextlib.closing(Service(tmp_path)) as service:
-            return replace(service.services, config=Config(cluster=cluster), engine=engine)
+            return replace(service.services, config=Config(cluster=settings), cluster=cluster)
 
-    on_cluster = object.__new__(KubernetesEngine)
+    cluster = object()
     assert services(None, None).may_get_nodes is False
-    assert services(Cluster(stand_ins=True), on_cluster).may_get_nodes is True
-    assert services(Cluster(stand_ins=False), on_cluster).may_get_nodes is False
+    assert services(ClusterSettings(stand_ins=True), cluster).may_get_nodes is True
+    assert services(ClusterSettings(stand_ins=False), cluster).may_get_nodes is False
 
 
 def test_every_way_to_submit_a_job_asks_whether_it_could_ever_run():

@@ -85,9 +85,13 @@ def test_a_log_since_a_moment_begins_where_that_was_written(service, job):
     assert log(service, job, "since=301").data == b""
 
 
-@pytest.mark.parametrize(("rank", "said"), [(1, "its ranks are 0 to 0"), (-1, "its ranks are 0 to 0")])
-def test_a_rank_that_the_job_does_not_have_is_not_found(service, job, rank, said):
-    assert log(service, job, f"rank={rank}").error == (404, "NotFound", f"job {job} has no task {rank}; {said}")
+def test_a_rank_that_the_job_does_not_have_is_not_found(service, job):
+    said = f"job {job} has no task 1; its ranks are 0 to 0"
+    assert log(service, job, "rank=1").error == (404, "NotFound", said)
+
+
+def test_a_rank_below_zero_is_refused(service, job):
+    assert log(service, job, "rank=-1").error[:2] == (422, "Rejected")
 
 
 def test_a_task_of_an_array_is_named_by_its_index(service):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from api.doors.foreign import Foreign
-from api.service import USER, WAIT_S, WORKER, Answer, Service, submission
+from api.service import USER, WAIT_S, WORKER, Answer, QuietCluster, Service
+from api.service import submission as any_submission
 from swell.api.members import REMEMBERED_S, REVIEWS_OF_EACH, UNKNOWN_REMEMBERED_S, Members
 from swell.config import parse_config
 from swell.errors import Denied, Unavailable
@@ -32,15 +34,21 @@ PEOPLE = {
 UNKNOWN = "the cluster does not know whose this token is; make a new one: kubectl create token"
 
 
-class Cluster:
+def submission(name: str, **spec: Any) -> dict[str, Any]:
+    """On Kubernetes every job has an image."""
+    return any_submission(name, image="busybox", **spec)
+
+
+class Cluster(QuietCluster):
     """Knows some tokens, and lets everybody create in every namespace but one."""
 
     def __init__(self) -> None:
+        super().__init__({"ml": ("8", "5"), "closed": ("2", "1")})
         self.people = dict(PEOPLE)
         self.asked: list[str] = []
         self.created: list[tuple[Identity, ObjectKind]] = []
         self.problem: Exception | None = None
-        self.deleted: list[Any] = []  #: objects that came by kubectl
+        self.dismissed: set[str] = set()  #: users who may not create anything any more
 
     def who(self, token: str) -> Identity | None:
         self.asked.append(token)
@@ -50,14 +58,17 @@ class Cluster:
 
     def may_create(self, identity: Identity, what: ObjectKind) -> bool:
         self.created.append((identity, what))
-        return what.namespace != "closed"
+        return what.namespace != "closed" and identity.user not in self.dismissed
+
+    def is_namespace(self, name: str) -> bool:
+        return name in ("closed", "open")
 
     def may_delete(self, identity: Identity, what: ObjectKind) -> bool:
         return what.namespace != "closed" and identity.user != BEN.user
 
 
-def object_of(manifest: Manifest) -> ObjectKind:
-    return ObjectKind("v1", "Pod", "closed" if manifest.spec.name == "elsewhere" else "ml")
+def objects_of(manifest: Manifest) -> tuple[ObjectKind, ...]:
+    return (ObjectKind("v1", "Pod", "closed" if manifest.spec.name == "elsewhere" else "ml"),)
 
 
 class Clock:
@@ -79,16 +90,14 @@ def cluster() -> Cluster:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster, clock: Clock) -> Iterator[Service]:
-    members = Members(cluster, object_of, owner="ann", admin_group="swell-admin", admins=("eva",), monotonic=clock)
+    members = Members(cluster, objects_of, owner="ann", admin_group="swell-admin", admins=("eva",), monotonic=clock)
     limits = {"limits": {"default": {"priority": 9}}}
-    quotas = {"ml": ("8", "5"), "closed": ("2", "1")}.get
     folder = tmp_path_factory.mktemp("members")
     made = Service(
         folder,
         members=members,
         config=parse_config(limits),
-        gpu_quota=quotas,
-        delete_object=cluster.deleted.append,
+        cluster=cluster,
     )
     yield made
     made.close()
@@ -121,10 +130,14 @@ def submit(service: Service, token: str, name: str = "job", **spec: Any) -> int:
 STREAMS = {key for key in ENDPOINTS if "stream" in key[1]}  # they never end for whoever may read them
 PREFIXED = [key for key in ENDPOINTS if key not in STREAMS and key[1] not in ("/healthz", "/readyz", "/metrics")]
 
+NOT_ON_A_BOX = {("POST", "/pools/worker-token"): 201}  # what an administrator gets where there may be pools
+
 
 @pytest.mark.parametrize(("method", "path"), PREFIXED)
 def test_whoever_may_ask_a_box_may_ask_here_and_a_stranger_nothing(service: Service, method: str, path: str) -> None:
     body, (owner, other, admin, _) = ENDPOINTS[method, path]
+    admin = NOT_ON_A_BOX.get((method, path), admin)
+    body = submission("new", gpus=99) if (method, path) == ("POST", "/jobs") else body
     is_for_people = not path.startswith(("/workers", "/attempts", "/health"))
     expected = (owner, other, admin, 401) if is_for_people else (owner, other, admin, owner)
     found = []
@@ -133,6 +146,30 @@ def test_whoever_may_ask_a_box_may_ask_here_and_a_stranger_nothing(service: Serv
         found.append(ask(service, token, method, filled(path, job), filled(body, job)).status)
         ask(service, USER, "POST", f"/jobs/{job}/cancel")
     assert tuple(found) == expected
+
+
+PRIVILEGED = """apiVersion: v1
+kind: Pod
+metadata: {name: root}
+spec:
+  volumes:
+  - name: node
+    hostPath: {path: /}
+  containers:
+  - {name: a, image: i, command: [a]}
+"""
+
+
+def test_a_pod_that_reaches_into_its_node_is_created_for_administrators_only(service: Service) -> None:
+    body = {"manifest": PRIVILEGED, "workdir": "/", "wait_for_nodes": True}
+    before = job_ids(service)
+    said = (
+        "line 7: spec.volumes[0].hostPath asks for a folder of its node, which Swell creates for administrators only; "
+        "leave it out, or create the object with kubectl"
+    )
+    assert ask(service, "annas", "POST", "/jobs", body).error == (403, "Denied", said)
+    assert job_ids(service) == before
+    assert ask(service, "operators", "POST", "/jobs", body).status == 201
 
 
 def test_a_job_is_its_submitters_and_others_learn_nothing_of_it(service: Service) -> None:
@@ -168,7 +205,7 @@ def test_administrators_are_of_the_group_or_named_or_have_the_servers_own_token(
 def test_an_administrator_who_names_a_job_of_others_is_told_their_ids(service: Service) -> None:
     """What came by kubectl is its namespace's: whoever had started the server was told that there is no such job."""
     job = submit(service, "annas", name="left")
-    words = f"you have no job 'left', but others have; say which by id: {job} of {service.store.job(job).owner}"
+    words = f"you have no job 'left', but other users have; name the job by id: {job} of {service.store.job(job).owner}"
     assert ask(service, USER, "GET", "/jobs/left").error == (404, "NotFound", words)
     assert ask(service, "operators", "POST", "/jobs/left/cancel").error == (404, "NotFound", words)
     assert ask(service, "bens", "GET", "/jobs/left").error[2].startswith("there is no job 'left'")
@@ -177,6 +214,19 @@ def test_an_administrator_who_names_a_job_of_others_is_told_their_ids(service: S
 @pytest.mark.parametrize("token", ["nobodys", "imposters", "x" * 20_000])
 def test_whom_the_cluster_does_not_know_is_refused(service: Service, token: str) -> None:
     assert ask(service, token, "GET", "/jobs").error == (401, "Denied", UNKNOWN)
+
+
+def test_who_is_called_like_a_namespace_has_its_jobs_only_if_they_could_create_them(
+    service: Service, cluster: Cluster
+) -> None:
+    """What kubectl makes in a namespace counts as of a user of its name: they saw and cancelled all of it."""
+    cluster.people |= {"closeds": Identity("closed"), "opens": Identity("open"), "nobodys": Identity("elsewhere")}
+    words = (
+        "your name, 'closed', is that of a namespace in which you may not create pods, and the jobs that kubectl makes "
+        "there would be yours; ask an administrator for another name, or for that permission"
+    )
+    assert ask(service, "closeds", "GET", "/jobs").error == (403, "Denied", words)
+    assert [ask(service, token, "GET", "/jobs").status for token in ("opens", "nobodys")] == [200, 200]
 
 
 def test_only_a_token_that_could_be_the_clusters_is_shown_to_it(service: Service, cluster: Cluster) -> None:
@@ -226,11 +276,52 @@ def test_a_job_needs_the_right_to_create_what_it_becomes(service: Service, clust
         403,
         "Denied",
         (
-            "'anna' may not create a Pod (v1) in namespace 'closed', and Swell creates nothing there that you could "
-            "not create yourself; ask for that right, or name another namespace"
+            "'anna' may not create a Pod (v1) in namespace 'closed', and Swell creates only what you could "
+            "create yourself; ask for that permission, or name another namespace"
         ),
     )
     assert job_ids(service) == before
+
+
+@pytest.mark.parametrize(("before", "act"), [("hold", "release"), ("cancel", "requeue")])
+def test_whoever_lost_the_right_to_create_a_pod_has_none_made_again(
+    service: Service, cluster: Cluster, before: str, act: str
+) -> None:
+    """Swell made it with its own rights, for a user whose own had been taken away after the job was submitted."""
+    job = submit(service, "annas")
+    assert ask(service, "annas", "POST", f"/jobs/{job}/{before}").status == 200
+    cluster.dismissed.add(ANNA.user)
+    try:
+        status, kind, said = ask(service, "annas", "POST", f"/jobs/{job}/{act}").error
+        assert (status, kind, said.partition(",")[0]) == (
+            403,
+            "Denied",
+            "'anna' may not create a Pod (v1) in namespace 'ml'",
+        )
+        assert ask(service, "annas", "POST", f"/jobs/{job}/cancel").status == 200
+    finally:
+        cluster.dismissed.clear()
+    if act == "requeue":
+        assert ask(service, "annas", "POST", f"/jobs/{job}/requeue").status == 200
+        assert ask(service, "annas", "POST", f"/jobs/{job}/cancel").status == 200
+
+
+def test_the_groups_of_who_submits_are_kept_and_are_those_of_the_last_requeue(
+    service: Service, cluster: Cluster, clock: Clock
+) -> None:
+    """Before each attempt their rights are asked, and rights come with groups."""
+    job = submit(service, "annas")
+    assert service.store.job(job).submitter == ANNA
+    assert ask(service, "annas", "POST", f"/jobs/{job}/cancel").status == 200
+    moved = replace(ANNA, groups=("hpc",))
+    cluster.people["annas"] = moved
+    clock.now += REMEMBERED_S
+    assert ask(service, "annas", "POST", f"/jobs/{job}/requeue").status == 200
+    assert service.store.job(job).submitter == moved
+    assert ask(service, "operators", "POST", f"/jobs/{job}/hold").status == 200
+    assert ask(service, "operators", "POST", f"/jobs/{job}/release").status == 200
+    assert service.store.job(job).submitter == moved, "somebody else's rights are not those of its owner"
+    assert ask(service, "annas", "POST", f"/jobs/{job}/cancel").status == 200
 
 
 @pytest.mark.parametrize("body", [submission("elsewhere"), submission("job", priority=10)])
@@ -252,26 +343,28 @@ def test_the_servers_own_token_creates_what_the_server_may(service: Service, clu
 def test_through_a_door_a_user_has_their_own_rights_and_no_groups_but_those_in_the_name(
     service: Service, cluster: Cluster
 ) -> None:
-    address = ask(service, "bens", "POST", "/doors/address", {"name": "kubeprofiler"}).json["address"]
-    asked = {"jobName": "old", "scriptPath": "t.py", "directoryToMount": "/tmp", "isSingleGPU": True}
+    address = ask(service, "bens", "POST", "/doors/address", {"name": "genai"}).json["address"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old"}}
+    pod |= {"spec": {"containers": [{"name": "a", "image": "busybox", "command": ["true"]}]}}
     path = address.removeprefix(f"http://{service.host}")
-    told = service.ask("POST", f"{path}/submit", asked, token=None, prefix="")
-    assert (told.status, service.store.job(told.json["id"]).owner) == (201, BEN.user)
+    told = service.ask("POST", f"{path}/deploy", pod, token=None, prefix="")
+    assert told.status == 201, told.data
+    assert [job.owner for job in service.store.active_named("old")] == [BEN.user]
     groups = ("system:serviceaccounts", "system:serviceaccounts:ml", "system:authenticated")
     assert [identity for identity, _ in cluster.created] == [Identity(BEN.user, groups)]
 
 
 def test_a_priority_above_the_limit_is_for_administrators(service: Service) -> None:
     status, _, said = ask(service, "annas", "POST", "/jobs", submission("urgent", priority=10)).error
-    assert (status, said[:43]) == (422, "priority 10 is above what anna may ask for ")
+    assert (status, said[:43]) == (422, "priority 10 is above the limit of anna, 9; ")
     assert submit(service, "operators", priority=10)
 
 
 def test_a_door_may_act_for_anybody_of_the_cluster_if_the_servers_own_token_opens_it(service: Service) -> None:
     asked = {"name": "genai", "port": 0, "user": BEN.user}
     said = (
-        f"a door in the name of {BEN.user!r} lets everybody act as them, so only who has the server's own token may "
-        "open it; without --as it acts in your own name"
+        f"a door that acts as {BEN.user!r} lets everyone act as that user, so only who has the server's own token may "
+        "open it; without --as, it acts as you"
     )
     assert ask(service, "operators", "POST", "/doors", asked).error == (403, "Denied", said)
     opened = ask(service, USER, "POST", "/doors", asked).json
@@ -285,7 +378,8 @@ def test_a_quota_is_told_to_who_could_use_it(service: Service) -> None:
     assert bens.ask("GET", "/resourcequota/ml") == (200, {"limit": "8", "used": "5"})
     assert bens.ask("GET", "/resourcequota/free") == (200, {"limit": "0", "used": "0"}), "no quota, and no node"
     said = (
-        f"{BEN.user!r} may not create a Pod (v1) in namespace 'closed', so its quota is not shown; ask for that right"
+        f"{BEN.user!r} may not create a Pod (v1) in namespace 'closed', so its quota is not shown; ask "
+        "for that permission"
     )
     assert bens.ask("GET", "/resourcequota/closed") == (403, {"error": said})
 
@@ -322,6 +416,25 @@ def patched(cluster: Cluster, who: Callable[[str], Identity | None]) -> Iterator
         yield
     finally:
         del cluster.who
+
+
+# -- the cluster itself --------------------------------------------------------------------------------------------
+
+
+def test_objects_that_cannot_be_read_are_named_to_administrators_and_counted_for_others(
+    service: Service, cluster: Cluster
+) -> None:
+    cluster.odd = [f"Job ml/j{number} cannot be read" for number in range(21)]
+    cluster.said = "the credential was revoked"
+    told = {"trouble": "the credential was revoked", "unreadable": 21}
+    try:
+        answers = {token: ask(service, token, "GET", "/server").json["cluster"] for token in ("annas", "operators")}
+    finally:
+        cluster.odd, cluster.said = [], None
+    assert answers == {
+        "annas": {**told, "unreadable_objects": []},
+        "operators": {**told, "unreadable_objects": [f"Job ml/j{number} cannot be read" for number in range(20)]},
+    }
 
 
 # -- what came by kubectl ------------------------------------------------------------------------------------------
@@ -367,8 +480,28 @@ def test_who_could_not_delete_it_with_kubectl_cannot_here(
 ) -> None:
     job, _ = applied(service, f"shut-{token}", user, namespace)
     said = (
-        f"{user!r} may not delete a PyTorchJob (kubeflow.org/v1) in namespace {namespace!r}, and Swell deletes nothing "
-        "that you could not delete yourself"
+        f"{user!r} may not delete a PyTorchJob (kubeflow.org/v1) in namespace {namespace!r}, and Swell "
+        "deletes only what you could delete yourself"
     )
     assert ask(service, token, "DELETE", f"/jobs/{job}?with_object=true").error == (403, "Denied", said)
     assert (cluster.deleted, ask(service, token, "GET", f"/jobs/{job}").status) == ([], 200)
+
+
+def test_what_has_ended_is_replaced_for_who_may_delete_it_and_not_by_a_dry_run(
+    service: Service, cluster: Cluster
+) -> None:
+    metadata = {"name": "again", "namespace": "ml", "uid": "old"}
+    cluster.ended = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}]
+    body = {**submission("again", gpus=99), "replaces": True}
+    said = (
+        "'ben' may not delete a Job (batch/v1) in namespace 'ml', and Swell deletes only what you could delete yourself"
+    )
+    before = job_ids(service)
+    refused = ask(service, "bens", "POST", "/jobs", body)
+    assert refused.error == (403, "Denied", said.replace("ben", BEN.user, 1))
+    assert ask(service, "annas", "POST", "/jobs", {**body, "dry_run": True}).status == 200
+    assert ask(service, "annas", "POST", "/jobs", {**body, "replaces": False}).status == 201
+    assert (cluster.deleted, len(job_ids(service))) == ([], len(before) + 1)
+    assert ask(service, "annas", "POST", "/jobs", body).status == 201
+    assert cluster.deleted == cluster.ended
+    cluster.ended = []

@@ -9,7 +9,7 @@ import pytest
 
 from api.doors.foreign import Foreign, of_user
 from api.service import JOB_SECRET, Service
-from swell.api.refusals import LINE_MAX, LINES_PER_ORIGIN, LINES_PER_WINDOW, WINDOW_S, Refusals
+from swell.api.audit import LINE_MAX, LINES_PER_ORIGIN, LINES_PER_WINDOW, WINDOW_S, RefusalLog
 from swell.controller.reporting import make_token
 from swell.model.job import AttemptId
 
@@ -18,7 +18,7 @@ FOREVER = 4_000_000_000.0
 
 def test_a_flood_leaves_a_few_lines_and_a_number(caplog):
     now = [0.0]
-    refusals = Refusals(logging.getLogger("test"), monotonic=lambda: now[0])
+    refusals = RefusalLog(logging.getLogger("test"), monotonic=lambda: now[0])
     for number in range(1000):
         refusals.note("10.0.0.1", f"try {number}")
     now[0] += WINDOW_S + 1
@@ -30,7 +30,7 @@ def test_a_flood_leaves_a_few_lines_and_a_number(caplog):
 
 
 def test_nobody_hides_others_behind_a_flood_and_many_together_are_bounded_too(caplog):
-    refusals = Refusals(logging.getLogger("test"), monotonic=lambda: 0.0)
+    refusals = RefusalLog(logging.getLogger("test"), monotonic=lambda: 0.0)
     for number in range(1000):
         refusals.note("10.0.0.1", f"try {number}")
     refusals.note("pid 7", "a forged token")
@@ -68,7 +68,7 @@ NOT_A_JOBS = "the token is not one of this server's jobs, or has expired; send $
     [
         (make_token("another secret", AttemptId(1, 1), FOREVER), NOT_A_JOBS),
         (make_token(JOB_SECRET, AttemptId(1, 1), 1.0), NOT_A_JOBS),
-        (make_token(JOB_SECRET, AttemptId(2, 1), FOREVER), "this token is for attempt 2.1 and no other"),
+        (make_token(JOB_SECRET, AttemptId(2, 1), FOREVER), "this token is only for attempt 2.1"),
     ],
     ids=["forged", "expired", "another job's"],
 )

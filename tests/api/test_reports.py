@@ -42,6 +42,7 @@ def test_a_report_is_shown_as_soon_as_it_is_answered(trainee):
             "steps": 50,
             "step_s": 0.1,
             "memory_mib": 900.0,
+            "steps_per_epoch": None,
         }
     ]
 
@@ -137,7 +138,10 @@ def test_one_that_is_stopped_hears_that_too(trainee):
 
 @pytest.mark.parametrize(
     "query",
-    ["hold_s=61", "hold_s=-1", "hold_s=nan", "hold_s=inf", "rank=-1", "rank=x", "begun=-1", "known=" + "9" * 21],
+    [
+        *("hold_s=61", "hold_s=-1", "hold_s=nan", "hold_s=inf", "rank=-1", "rank=x", "begun=-1", "known=" + "9" * 81),
+        *("begun=1&epoch=-1", "begun=1&epoch=0&step=-1", "begun=1&epoch=0&step_s=nan", "begun=1&epoch=0&of=0"),
+    ],
 )
 def test_questions_that_make_no_sense_are_refused(unharmed, query):
     assert unharmed.ask("GET", f"/control?{query}").status == 422

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import http.client
 import itertools
+import os
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.service import USER, WORKER, Answer, Service
+from swell.machine.sockets import UnixConnection
 
 #: what stands for each parameter of a path; none of them exists, so that a request that passes changes nothing
-PATH_VALUES = {"ref": "999999", "digest": "0" * 64, "attempt": "999999.1", "port": "1", "token": "0" * 10}
+PATH_VALUES = {"ref": "999999", "digest": "0" * 64, "attempt": "999999.1", "port": "1", "token": "0" * 10} | {
+    "what": "missing",
+    "folder": "0" * 64,
+    "name": "none",
+}
 METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH")
 BAD_HOSTS = ("evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{port}", "")
 BAD_ORIGINS = ("http://evil.example", "null", "https://{host}", "http://{host}.evil.example", "file://")
@@ -40,7 +47,7 @@ def test_the_description_lists_every_route(service):
     described = {(method.upper(), path) for path, some in _paths(service).items() for method in some}
     served = {
         (method, route.path)
-        for route in _all_routes(service.app._app.routes)
+        for route in service.app._app.routes
         for method in route.methods
         if method != "HEAD" and route.include_in_schema
     }
@@ -53,15 +60,6 @@ def _paths(service: Service) -> dict[str, Any]:
     return dict(service.ask("GET", "/openapi.json").json["paths"])
 
 
-def _all_routes(found: Any) -> list[Any]:
-    """Routers may be included as they are, or flattened."""
-    flat: list[Any] = []
-    for route in found:
-        inner = getattr(route, "original_router", None)
-        flat += _all_routes(inner.routes) if inner is not None else [route]
-    return flat
-
-
 def test_the_description_says_how_every_error_looks(service):
     for path, methods in _paths(service).items():
         for method, about in methods.items():
@@ -72,6 +70,39 @@ def test_without_a_token_every_route_but_health_is_refused(service):
     found = asked_with(service, token=None)
     assert found["GET", "/health"] == 200
     assert set(without_health(found).values()) == {401}
+
+
+def asked_through(path: Path, token: str | None, *, host: str = "localhost") -> int:
+    connection = UnixConnection(path, timeout=30)
+    authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
+    connection.request("GET", "/api/v1/nodes", headers={"Host": host, **authorization})
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_the_socket_of_a_private_server_wants_its_token_too(service):
+    """Whoever can write to its folder is trusted; a job in a container that sees the folder need not be."""
+    path = service.state.server_socket
+    made = service.ask("POST", "/tokens", {"name": "through-the-socket"}).json["token"]
+    found = {token: asked_through(path, token) for token in (None, "", "wrong", WORKER, USER, made)}
+    assert found == {None: 401, "": 401, "wrong": 401, WORKER: 403, USER: 200, made: 200}
+    assert asked_through(path, USER, host="evil.example") == 403
+
+
+def test_on_the_socket_of_a_private_server_all_connections_may_be_its_owners(service, monkeypatch):
+    """One user of a box has a share. The jobs of a private server are all its owner's, and report through a socket."""
+    monkeypatch.setattr("swell.api.connections.OWNER", os.geteuid())
+    monkeypatch.setattr("swell.api.crowd.ROOT", -1)  # we are root, of whom none are too many
+    monkeypatch.setattr("swell.api.security.ROOT", -1)
+    monkeypatch.setattr("swell.api.crowd.USER_MAX", 3)
+    kept = [UnixConnection(service.state.server_socket, timeout=30) for _ in range(10)]
+    for connection in kept:
+        connection.request("GET", "/api/v1/nodes", headers={"Authorization": f"Bearer {USER}"})
+        response = connection.getresponse()
+        assert (response.status, bool(response.read())) == (200, True)
+    for connection in kept:
+        connection.close()
 
 
 @pytest.mark.parametrize("token", ["wrong", USER[:-1], USER + "x", USER.upper(), " ", "\u00e9", WORKER + USER])
@@ -105,7 +136,7 @@ def test_a_users_token_does_not_open_the_workers_routes(service):
     assert answer.error == (
         403,
         "Denied",
-        "this token is not for that: workers' and users' tokens are kept apart",
+        "this token does not allow this request: workers' and users' tokens differ",
     )
 
 

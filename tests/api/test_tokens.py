@@ -19,7 +19,7 @@ from swell.api.members import Members
 from swell.controller.reporting import make_token
 from swell.model.job import AttemptId
 
-from .test_members import Cluster, object_of
+from .test_members import Cluster, objects_of
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_revoked_token_is_refused_at_once(private):
     assert private.ask("GET", "/jobs", token=text).error == (
         401,
         "Denied",
-        "this token is none of this server's, or it has been revoked; `swell token list` says",
+        "this token does not belong to this server, or it has been revoked; see `swell token list`",
     )
     assert "short" not in [one["name"] for one in listed(private)]
     assert private.ask("DELETE", "/tokens/short").error == (
@@ -98,7 +98,7 @@ def test_a_scope_opens_so_much_and_the_refusal_says_what_is_needed(private):
         "Denied",
         (
             "the token 'looks' has the scope read, and this needs submit; "
-            "make one that has it: swell token create NAME --scope submit"
+            "make a token with that scope: swell token create NAME --scope submit"
         ),
     )
     text = make(private, "runs", scope="submit").json["token"]
@@ -118,10 +118,30 @@ def test_what_a_token_did_says_so(private):
     assert re.fullmatch(r"127\.0\.0\.1:\d+ token named", event["origin"])
 
 
+FOR_ADMINISTRATORS = [
+    ("GET", "/usage?all_users=true", None),
+    ("GET", "/tokens?all_users=true", None),
+    ("GET", "/doors/addresses?all_users=true", None),
+    ("POST", "/jobs/cancel", {"all": True, "all_users": True}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), FOR_ADMINISTRATORS)
+def test_what_is_for_administrators_names_the_scope_when_that_is_why(box, method, path, body):
+    """Root was told to be no administrator: their token had the scope submit."""
+    name = f"few{path.replace('/', '-').partition('?')[0]}"
+    text = ask(box, ADMIN, "POST", "/tokens", {"name": name, "scope": "submit"}).json["token"]
+    status, kind, said = box.ask(method, path, body, token=text).error
+    assert (status, kind) == (403, "Denied")
+    assert f"the token {name!r} has the scope submit; make a token with the scope admin: swell token create" in said
+    theirs = ask(box, OWNER, "POST", "/tokens", {"name": name, "scope": "submit"}).json["token"]
+    assert "scope" not in box.ask(method, path, body, token=theirs).error[2], "theirs could not have it"
+
+
 @pytest.mark.parametrize("scope", ["read", "submit", "admin"])
 def test_a_token_makes_no_other(private, scope):
     text = make(private, f"father-{scope}", scope=scope).json["token"]
-    said = "a token makes no other tokens or addresses; do that where you need none, as yourself"
+    said = "a token cannot make other tokens or addresses; run the command on the server's machine as yourself"
     assert make(private, "son", token=text).error == (403, "Denied", said)
     for path in ("/doors/address", "/doors/address/", "/tokens/"):
         assert private.ask("POST", path, {"name": "genai"}, token=text).error == (403, "Denied", said)
@@ -169,7 +189,7 @@ def test_on_a_box_the_rights_of_a_token_are_those_that_its_user_has_now(box):
 
 def test_on_a_cluster_a_token_has_the_rights_of_its_users_name_and_is_never_shown_to_the_cluster(tmp_path):
     cluster = Cluster()
-    members = Members(cluster, object_of, owner="ann", admin_group="swell-admin")
+    members = Members(cluster, objects_of, owner="ann", admin_group="swell-admin")
     service = Service(tmp_path, members=members)
     try:
         text = make(service, "pipeline", token="bens", scope="submit").json["token"]
@@ -183,7 +203,7 @@ def test_on_a_cluster_a_token_has_the_rights_of_its_users_name_and_is_never_show
         status, _, said = make(service, "mine", token="operators", scope="admin").error
         assert (status, said.partition(";")[0]) == (
             403,
-            "a token with the scope admin is for who has the server's own token",
+            "only the holder of the server's own token can make a token with the scope admin",
         )
         admin = make(service, "mine", scope="admin").json["token"]
         assert service.ask("GET", "/tokens?all_users=true", token=admin).status == 200

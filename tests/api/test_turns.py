@@ -56,7 +56,7 @@ def test_a_line_has_an_end_and_who_comes_then_is_told_what_to_do():
         crowd = Crowd()
         sent = crowd.send("anna", AT_ONCE + WAITING_MAX)
         await settle()
-        with pytest.raises(TooMany, match=f"^{WAITING_MAX} requests of anna wait to be answered already"):
+        with pytest.raises(TooMany, match=f"^{WAITING_MAX} requests of anna are already waiting"):
             await crowd.request("anna")
         for one in sent:
             one.cancel()

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from swell.api.caller import Caller
+from swell.api.box import Caller
 from swell.api.usage import first_day, grouped, whose
 from swell.errors import Denied, Rejected
 from swell.model.usage import DayOfUse, Used
@@ -49,7 +49,9 @@ def test_everybody_sees_their_own_lines_and_an_admin_those_of_others():
 
 @pytest.mark.parametrize(("user", "all_users"), [("bob", False), (None, True)])
 def test_the_lines_of_others_are_refused_to_who_is_no_admin(user, all_users):
-    with pytest.raises(Denied, match="what others used is for admins, and ann is none; your own lines and the total"):
+    with pytest.raises(
+        Denied, match="other users' usage is for administrators; you are 'ann'; without -u and --all-users you see"
+    ):
         whose(ANN, user, all_users=all_users)
 
 
@@ -100,9 +102,9 @@ def test_another_users_lines_and_the_total_of_everybody(service):
     ("query", "said"),
     [
         ("since=soon", "'soon' is not a day; write it as "),
-        ("days=0", "days: Input should be greater than or equal to 1, but is text: '0'"),
-        ("by=job", "by: Input should be 'user', 'day' or 'user,day', but is text: 'job'"),
-        ("user=eve&all_users=1", "both one user (eve) and all users are asked for; leave one of them out"),
+        ("days=0", "days must be at least 1, but is '0'"),
+        ("by=job", "by must be 'user', 'day' or 'user,day', but is 'job'"),
+        ("user=eve&all_users=1", "both one user (eve) and all users are given; leave one of them out"),
     ],
 )
 def test_a_question_that_cannot_be_meant_is_refused(service, query, said):

@@ -26,10 +26,12 @@ from typing import Any
 import click
 
 import swell
+from box.ports import keep_port, reserved_port
 from server import PATIENCE_S, SWELL, Result, ended
 from swell.client import Client
-from swell.sockets import UnixConnection
-from swell.state import StateFolder
+from swell.machine.sockets import UnixConnection
+from swell.machine.state_folder import StateFolder
+from swell.server.listeners import BOX_PORTS
 
 #: of this test run alone: another one on the same machine has its own
 NAMES = tuple(f"{name}-{os.getpid()}" for name in ("anna", "ben", "cleo"))
@@ -59,19 +61,22 @@ class Person:
     def run(self, *argv: str, env: dict[str, str] | None = None, stdin: bytes = b"", umask: int = 0o022) -> Result:
         """Any program, as this user, in their home."""
         done = subprocess.run(
-            argv,
+            [*self.becoming, *argv],
             input=stdin,
             capture_output=True,
             cwd=self.home,
             env=self.environment(**(env or {})),
             timeout=60,
             check=False,
-            user=self.uid,
-            group=self.gid,
-            extra_groups=os.getgrouplist(self.name, self.gid),
             umask=umask,
         )
         return Result(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    @property
+    def becoming(self) -> list[str]:
+        """Words before a command. Told to become somebody, `subprocess` copies all of pytest's memory first."""
+        groups = ",".join(map(str, os.getgrouplist(self.name, self.gid)))
+        return ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", f"--groups={groups}", "--"]
 
     def environment(self, **variables: str) -> dict[str, str]:
         own = {"PATH": PATH, "HOME": str(self.home), "USER": self.name, "PYTHONPATH": str(self._box.client_folder)}
@@ -107,8 +112,19 @@ class Machine:
         self._config = {"admin_group": ADMIN_GROUP, **config}
         self._descriptors = descriptors
         self._server: subprocess.Popen[bytes] | None = None
+        self._kept = contextlib.ExitStack()  #: until the end
+        self.people: tuple[Person, ...] = ()  #: none yet
 
     def __enter__(self) -> Machine:
+        with contextlib.ExitStack() as undone:
+            undone.callback(self._remove)  # users of a machine on which no server starts were left
+            self._make()
+            self.up()
+            undone.pop_all()
+        return self
+
+    def _make(self) -> None:
+        port = self._kept.enter_context(reserved_port(BOX_PORTS))
         self.client_folder.mkdir()
         for package in (swell, click):
             shutil.copytree(Path(package.__file__).parent, self.client_folder / package.__name__)
@@ -118,23 +134,24 @@ class Machine:
             _do("useradd", "--create-home", "--home-dir", str(self.root / "home" / name), *_in(groups), name)
             (self.root / "home" / name).chmod(0o700)
         self.people = tuple(Person(name, self) for name in NAMES)
-        self.state.root.mkdir(mode=0o711)
+        keep_port(self.state.root, port)
         self.state.config.write_text(json.dumps(self._config))
-        self.up()
-        return self
 
     def __exit__(self, *_: object) -> None:
         try:
             if self._server is None or self._server.poll() is not None:
                 self.up()
-            for job in self.client().cancel_all(all_users=True, grace_s=0):
-                job.wait(timeout_s=PATIENCE_S)
+            self.cancel_all()
             self.down()
         finally:
-            self._kill_what_is_left()
-            self._remove_groups()
-            self._remove_people()
-            shutil.rmtree(self.root)
+            self._remove()
+
+    def _remove(self) -> None:
+        self._kill_what_is_left()
+        self._remove_groups()
+        self._remove_people()
+        shutil.rmtree(self.root)
+        self._kept.close()
 
     @contextlib.contextmanager
     def passer_by(self) -> Iterator[Person]:
@@ -166,6 +183,10 @@ class Machine:
         assert self._server is not None
         self._server.send_signal(how)
         self._server.wait(PATIENCE_S)
+
+    def cancel_all(self) -> None:
+        for job in self.client().cancel_all(all_users=True, grace_s=0):
+            job.wait(timeout_s=PATIENCE_S)
 
     def kill_worker(self) -> None:
         pid = self.state.lock_holder("worker")
@@ -242,10 +263,10 @@ class Machine:
                 os.close(descriptor)
 
     def _remove_groups(self) -> None:
-        noted = self.state.tasks / ".cgroups"
-        for base in map(Path, noted.read_text().splitlines() if noted.exists() else ()):
-            for group in [*base.glob("*/"), base] if base.exists() else ():
-                group.rmdir()
+        for noted in (self.state.tasks / ".cgroups", self.state.root / "notices.cgroup"):
+            for base in map(Path, noted.read_text().splitlines() if noted.exists() else ()):
+                for group in [*base.glob("*/"), base] if base.exists() else ():
+                    group.rmdir()
 
     def processes(self) -> list[int]:
         """Everything alive of the three."""
@@ -268,6 +289,16 @@ class Machine:
             _do("userdel", "--force", name)
         for group in (SHARED_GROUP, ADMIN_GROUP):
             _do("groupdel", group)
+
+
+def up_before_and_empty_after(machine: Machine) -> Iterator[Machine]:
+    """For a fixture of tests that take a shared machine's server down; none finds a job of the one before."""
+    if not machine.answers():
+        machine.up()
+    yield machine
+    if not machine.answers():
+        machine.up()
+    machine.cancel_all()
 
 
 def _owner(pid: int) -> int | None:

@@ -11,11 +11,16 @@ from pathlib import Path
 import pytest
 
 from box.containers import WAITS, at, inspect, made_box, made_gate, nothing_is_left, processes_of, shell
-from box.machine import Machine, Person
+from box.machine import Machine, Person, up_before_and_empty_after
 from server import Gate, Result, ended
 
 pytestmark = pytest.mark.slow
-box = pytest.fixture(made_box)
+shared = pytest.fixture(made_box, scope="module")
+
+
+@pytest.fixture
+def box(shared: Machine) -> Iterator[Machine]:
+    yield from up_before_and_empty_after(shared)
 
 
 @pytest.fixture

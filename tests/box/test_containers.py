@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from box.machine import PATH, Machine, Person, wait_for
 from e2e.containers import OPTIONS, PYTHON
 from e2e.training import EXAMPLES
 from server import Gate, Result, ended
+from swell.machine.library import PACKAGES
 
 pytestmark = pytest.mark.slow
 box = pytest.fixture(scope="module")(made_box)
@@ -36,6 +38,19 @@ box = pytest.fixture(scope="module")(made_box)
 @pytest.fixture
 def gate(box: Machine) -> Iterator[Gate]:
     yield from made_gate(box)
+
+
+def test_its_library_is_a_copy_that_every_user_can_reach(box: Machine) -> None:
+    """With the service installed below /root no container of a user's started: `statfs ...: permission denied`."""
+    anna = box.people[0]
+    job = anna.start(*shell(WAITS))
+    box.until_output(job, b"ready")
+    mounts = {mount["Destination"]: Path(mount["Source"]) for mount in inspect(box, anna, job)["Mounts"]}
+    found = [mounts[f"/swell/sdk/{package}"] for package in PACKAGES]
+    assert {path.parents[1] for path in found} == {box.state.library}
+    assert anna.run("ls", *map(str, found)).code == 0
+    anna.swell("cancel", str(job))
+    box.until(job, "cancelled")
 
 
 # -- a container is its user's ---------------------------------------------------------------------------------------
@@ -54,7 +69,7 @@ def test_the_doctor_starts_one_as_the_user_who_asks_and_removes_it(box: Machine)
     anna = box.people[0]
     found = anna.swell("doctor", "-o", "json").json
     [line] = [finding for finding in found if finding["topic"] == "containers"]
-    assert (line["level"], " started one as you in " in line["text"]) == ("ok", True), line
+    assert (line["level"], " started a container as you in " in line["text"]) == ("ok", True), line
     nothing_is_left(box, anna)
 
 
@@ -110,7 +125,8 @@ def test_one_users_containers_come_and_go_beside_each_other(box: Machine, gate: 
 
 def test_it_trains_and_reports(box: Machine) -> None:
     anna = box.people[0]
-    where = ("--image", IMAGE, *PYTHON, "--mount", f"{EXAMPLES}:/examples:ro")
+    examples = shutil.copytree(EXAMPLES / "plain", box.root / "examples/plain")  # these may lie where only root can go
+    where = ("--image", IMAGE, *PYTHON, "--mount", f"{examples.parent}:/examples:ro")
     job = anna.start("--epochs", "2", *where, "--", "/usr/bin/python3", "/examples/plain/train.py")
     document = box.until(job, "succeeded", "failed")
     assert (document["state"], document["progress"]["epochs_done"]) == ("succeeded", 2), b"".join(
@@ -240,6 +256,28 @@ def test_what_the_keeper_is_told_counts_for_ones_own_job_at_most(box: Machine, s
     assert (document["exit_code"], document["reason"]["code"]) == (7, "TaskFailed")
     assert not (box.root / "made").exists()
     assert box.state.lock_holder("worker") == worker
+    nothing_is_left(box, anna)
+
+
+HELD = """\
+for file in /proc/$$/fd/*; do
+  [ ! -w "$file" ] || echo "$(stat -L -c '%u %F' "$file") $(readlink "$file")"
+done > ~/held
+head -c 100000 /dev/zero >&5
+"""
+
+
+def test_no_file_of_roots_grows_by_what_a_user_writes(box: Machine) -> None:
+    """What the user's programs tell the keeper was a file of root's: it filled the disk, and no quota counted it."""
+    anna = box.people[0]
+    job = anna.start(*shell("exit 7"), env=with_program(box, anna, "id", f'{HELD}exec /usr/bin/id "$@"'))
+    assert box.until(job, "failed")["exit_code"] == 7
+    held = [line.split(maxsplit=3) for line in (anna.home / "held").read_text().splitlines()]
+    on_disk = [line for line in held if line[1] == "regular" and "/memfd:" not in line[-1]]
+    assert [line for line in on_disk if line[0] != str(anna.uid)] == []
+    assert [line for line in held if "memfd:swell-said" in line[-1]] != []
+    sizes = {path.name: path.stat().st_size for path in (box.state.tasks / f"{job}.1").rglob("*") if path.is_file()}
+    assert {name for name, size in sizes.items() if size >= 100_000} == set()
     nothing_is_left(box, anna)
 
 

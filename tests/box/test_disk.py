@@ -6,7 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from box.machine import Machine, Person, wait_for
+
+pytestmark = pytest.mark.slow
 
 WRITE = 'head -c 20971520 /dev/urandom > "$SWELL_CHECKPOINTS/model"; while [ ! -e {gate} ]; do sleep 0.1; done'
 

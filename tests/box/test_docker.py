@@ -24,9 +24,9 @@ def test_an_image_is_refused_and_podman_is_named(box: Machine) -> None:
     done = box.people[0].swell("run", "--name", "boxed", "--image", "python:3.12", "--", "true")
     assert done.code == 125
     assert done.stderr.endswith(
-        "job 'boxed' wants the image 'python:3.12', but no machine here has podman, which runs containers as their "
-        "users (docker cannot: who may talk to its engine is root); have the administrator install it and restart the "
-        "service, or leave out the image\n"
+        "job 'boxed' wants the image 'python:3.12', but no machine here has podman, which runs containers as "
+        "their users (docker cannot: access to its daemon is root access); ask the administrator to install it "
+        "and restart the service, or leave out the image\n"
     ), done
 
 
@@ -35,7 +35,7 @@ def test_no_machine_of_a_box_offers_docker(box: Machine) -> None:
 
 
 def test_the_doctor_says_so_to_users(box: Machine) -> None:
-    found = box.people[0].swell("doctor", "-o", "json").json
+    found = box.people[0].swell("doctor", "--containers", "-o", "json").json
     [line] = [finding for finding in found if finding["topic"] == "containers"]
     assert [finding["topic"] for finding in found if finding["level"] == "problem"] == ["containers"]
     assert [finding["text"].split(",")[1] for finding in found if finding["topic"] == "server"] == [f" at {box.socket}"]

@@ -57,11 +57,11 @@ def test_limits_and_priorities_of_users_hold() -> None:
         reason = box.client().job(two).document["reason"]
         assert (reason["code"], reason["message"]) == (
             "UserLimit",
-            f"it wants 1 CPU, 1 GPU; {anna.name} holds 1 of at most 1 GPUs",
+            f"it wants 1 CPU, 1 GPU; {anna.name} holds 1 of at most 1 GPU",
         )
         refused = anna.swell("run", "-d", "--priority", "5", "--", "true")
         assert refused.code == 125
-        assert f"priority 5 is above what {anna.name} may ask for here, 0; leave it out" in refused.stderr
+        assert f"priority 5 is above the limit of {anna.name}, 0; leave it out" in refused.stderr
         urgent = cleo.start("--priority", "5", "--", "true")
         box.until(urgent, "succeeded")
         gate.touch()

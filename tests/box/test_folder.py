@@ -26,8 +26,8 @@ def test_a_private_server_does_not_take_over_a_box_servers_folder(tmp_path: Path
     assert (done.code, done.stderr) == (
         125,
         (
-            f"swell: the server did not start: {tmp_path}/state belongs to this machine's box server; "
-            "start that one: systemctl start swell\n"
+            f"swell: the server did not start: {tmp_path}/state belongs to this machine's box server; start "
+            "that server: systemctl start swell\n"
         ),
     )
 
@@ -39,7 +39,7 @@ def test_a_box_server_does_not_serve_what_somebody_else_could_have_written(tmp_p
     done = swell("service", "run", "--state", str(state), "--socket", str(tmp_path / "s"))
     assert (done.code, done.stderr) == (
         2,
-        f"swell: {state} belongs to somebody else, who could make root run their jobs; name another folder\n",
+        f"swell: {state} belongs to another user, who could run programs as you; name another folder\n",
     )
     assert list(state.iterdir()) == []
 

@@ -1,9 +1,10 @@
 """One user cannot stall another: a hostile one tries everything they may call, and `swell ps` of a second stays quick.
 
 Measured is the request itself, from the connection to the last byte, because the start of an interpreter tells more of
-the machine than of us; and what it takes without any attack is measured beside it. The second itself is held by
-`tools/soak.py hostile`, on a machine that does nothing else; beside other tests only a stall of several seconds counts
-(most of these attacks took 30 s and more before there were shares).
+the machine than of us; and at the same moments the same request to a server that nobody attacks, because everybody who
+runs on the machine makes both slow, the attacker too. The second itself is held by `tools/soak.py hostile`, on a
+machine that does nothing else; beside other tests a stall counts that is many times what the other server takes. Most
+of these attacks stalled the second user for 15 s and more before there were shares (`hostile/attacks.py`).
 """
 
 from __future__ import annotations
@@ -15,37 +16,53 @@ import pytest
 
 from api.service import Service
 from box.hostile.attacks import ATTACKS, Attack, flood
-from box.hostile.private import PRIVATE_ATTACKS, under
+from box.hostile.private import PRIVATE_ATTACKS, two_servers, under
 from box.hostile.stage import Felt, Stage
-from box.hostile.worst import NOT_FOR_USERS, WORST
+from box.hostile.worst import MAKES, NOT_FOR_USERS, WORST
 from box.machine import Machine, wait_for
 from server import Server
 from swell.api.connections import ANSWER_LOOK_S
 
 SECONDS = 3.0
+SUBMITTED_S = 20.0  # a submission is sent and read before it is written
 BOUND_S = 1.0
-STALLED_S = 10.0  # on two cores that other tests use, too
+#: where the machine is idle: two rests of the loop (`REST_S_MAX`), and twice the work of both sides; it was a minute.
+#: On two cores that other tests use, too, what is
+STALLED_S = 10.0
+STALLED_TIMES = 10.0  # of what a server that nobody attacks needs meanwhile
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with Machine() as machine:
-        made = Stage(machine)
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with Machine() as machine, Server(tmp_path_factory.mktemp("beside")) as bystander:
+        made = Stage(machine, bystander)
         made.prepare()
         yield made
 
 
-def refuse_slow(attacked: Felt, unattacked: Felt, bound_s: float = BOUND_S) -> None:
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+    with two_servers(tmp_path_factory.mktemp("private")) as both:
+        yield both
+
+
+def refuse_slow(attacked: Felt, unattacked: Felt) -> None:
     said = f"under attack {attacked}, without {unattacked}"
     print(said)
     assert attacked.problem == "", said
-    assert attacked.worst_s - unattacked.worst_s < bound_s, said
+    assert attacked.worst_s - max(unattacked.worst_s, attacked.beside_s) < BOUND_S, said
+
+
+def refuse_stall(attacked: Felt) -> None:
+    print(attacked)
+    assert attacked.problem == "", attacked
+    assert attacked.worst_s < max(STALLED_S, STALLED_TIMES * attacked.beside_s), attacked
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_another_user_is_not_stalled(stage: Stage, attack: Attack):
-    refuse_slow(attack.felt(stage, SECONDS), Felt(0.0, 0.0, 1), STALLED_S)
+    refuse_stall(attack.felt(stage, SECONDS))
 
 
 @pytest.mark.slow
@@ -67,16 +84,38 @@ def test_the_heaviest_request_to_any_endpoint_from_16_threads_stalls_nobody_else
 @pytest.mark.slow
 @pytest.mark.soak
 def test_the_real_command_answers_while_another_user_floods(stage: Stage):
-    unattacked_s = stage.command_s()
+    unattacked_s = stage.command_s("ps")
     with flood("GET /api/v1/jobs").begin(stage):
-        assert stage.command_s() - unattacked_s < BOUND_S
+        assert stage.command_s("ps") - unattacked_s < BOUND_S
+
+
+@pytest.mark.slow
+def test_another_users_jobs_run_while_one_submits_as_much_as_they_may(stage: Stage):
+    """Reads were never held up, so no `swell ps` noticed that every submission waited for a minute."""
+    stage.calm()
+    unattacked_s = stage.slowest_run_s(3.0)
+    with flood("POST /api/v1/jobs").begin(stage):
+        attacked_s = stage.slowest_run_s(SUBMITTED_S)
+    print(f"under attack {attacked_s:.1f} s, without {unattacked_s:.1f} s")
+    assert attacked_s < max(STALLED_S, STALLED_TIMES * unattacked_s)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRIVATE_ATTACKS)
-def test_who_has_no_token_keeps_the_owner_of_a_private_server_from_nothing(tmp_path, name: str):
-    with Server(tmp_path) as server:
-        refuse_slow(under(server, name, SECONDS), Felt(0.0, 0.0, 1), STALLED_S)
+def test_who_has_no_token_keeps_the_owner_of_a_private_server_from_nothing(servers: tuple[Server, Server], name: str):
+    """They were locked out: hung up on."""
+    refuse_stall(under(*servers, name, SECONDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("endpoint", MAKES)
+def test_the_heaviest_request_that_makes_something_goes_through_to_its_end(stage: Stage, endpoint: str):
+    """They stopped early: a dry run, a mistake at the end, a relative folder, a name that was taken.
+
+    `/deploy` was not answered at all: it waited for the plan of each of its jobs, one after the other.
+    """
+    stage.calm()
+    assert stage.ask(WORST[endpoint](stage))
 
 
 @pytest.mark.slow
@@ -101,10 +140,20 @@ def test_every_endpoint_that_a_user_may_call_has_an_attack(tmp_path):
     assert found == WORST.keys() | NOT_FOR_USERS.keys()
 
 
+def test_every_endpoint_that_is_described_has_an_attack(tmp_path):
+    """As anybody can read it: what the OpenAPI description has and only root may call is named, with the reason."""
+    service = Service(tmp_path)
+    try:
+        described = service.ask("GET", "/openapi.json").json["paths"]
+    finally:
+        service.close()
+    found = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+    assert len(found) > 30
+    assert found <= WORST.keys() | NOT_FOR_USERS.keys()
+
+
 def endpoints(guard: Any) -> Iterator[str]:
     """As FastAPI has them, of the API and of all doors."""
     for app in (guard._app, *guard._doors.rooms.values()):
-        for included in app.routes:
-            for route in getattr(included, "original_router", app).routes:
-                if hasattr(route, "methods"):
-                    yield from (f"{method} {route.path}" for method in route.methods if method != "HEAD")
+        for route in app.routes:
+            yield from (f"{method} {route.path}" for method in route.methods if method != "HEAD")

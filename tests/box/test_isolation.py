@@ -177,7 +177,7 @@ def test_nobody_gets_to_be_somebody_else_over_the_socket_or_tcp(box, people, ann
         "Authorization": "Bearer guessed",
     }
     script = (
-        "import sys, json\nfrom pathlib import Path\nfrom swell.sockets import UnixConnection\nimport http.client\n"
+        "import http.client, json, sys\nfrom pathlib import Path\nfrom swell.machine.sockets import UnixConnection\n"
         "where, path, headers = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])\n"
         "c = UnixConnection(Path(where), timeout=9) if where.startswith('/') else http.client.HTTPConnection(where)\n"
         "c.request('GET', path, headers=headers); print(c.getresponse().status)"
@@ -215,8 +215,8 @@ def test_nobody_starts_a_server_of_their_own_beside_it(box, people):
     done = people[0].swell("up", "-d")
     assert done.code == 2
     assert done.stderr == (
-        f"swell: a box server is for everybody on this machine ({box.socket}); use it as it is (`swell run`, "
-        "`swell ps`), or name a folder with --state for a private one\n"
+        f"swell: a box server already serves all users of this machine ({box.socket}); use it (`swell run`, "
+        "`swell ps`), or name a state folder with --state for a private server\n"
     )
 
 
@@ -242,7 +242,7 @@ def test_a_folder_that_the_user_may_not_enter_is_not_entered(box, people):
     anna, ben, _ = people
     manifest = {"apiVersion": "swell/v1", "kind": "Job", "spec": {"command": ["ls"], "workdir": str(anna.home)}}
     job = ben.swell("submit", "-f", "-", stdin=json.dumps(manifest).encode()).id
-    assert box.until(job, "failed")["reason"]["message"].endswith("cannot be entered; it must exist here")
+    assert box.until(job, "failed")["reason"]["message"].endswith("cannot be entered; it must exist on this machine")
 
 
 def test_folders_for_checkpoints_are_made_by_the_user_and_nowhere_else(box, people):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from box.machine import Machine, wait_for
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_users_job_over_its_memory_fails_and_is_told_so(box: Machine) -> None:
@@ -19,6 +23,26 @@ def test_a_users_task_is_in_control_groups_of_its_own_that_it_cannot_leave(box: 
     told = box.until_output(job, b"\n").decode()
     inside = [line.split(":", 2)[1] for line in told.splitlines() if line.endswith(f"/{job}.1.0")]
     assert {"memory", "pids", "cpu"} <= set(inside) or "" in inside
+
+
+def test_a_program_that_a_user_calls_tensorboard_has_the_limits_of_the_job(box: Machine) -> None:
+    """It took as much memory as there was, whatever --memory said."""
+    anna, *_ = box.people
+    program = anna.home / "bin" / "tensorboard"
+    script = "#!/bin/sh\necho begun\nexec /usr/bin/python3 -c 'bytearray(300 << 20); print(\"escaped\")'\n"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(script)
+    program.chmod(0o755)
+    job = anna.start(
+        *("--memory", "64MiB", "--tensorboard", "runs", "--", "sleep", "60"),
+        env={"PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin"},
+    )
+    log = box.state.tasks / f"{job}.1" / "tensorboard" / "log"
+    wait_for(lambda: "TaskTrouble" in str(anna.job(job)), "the end of it")
+    assert log.read_bytes().startswith(b"begun\n")
+    assert b"escaped" not in log.read_bytes()
+    box.client().job(job).cancel(grace_s=0)
+    box.until(job, "cancelled")
 
 
 def test_a_manifests_variables_do_not_reach_roots_keeper(box: Machine) -> None:

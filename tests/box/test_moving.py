@@ -71,9 +71,21 @@ def test_an_opened_port_acts_for_one_user_and_others_have_their_jobs_own_address
     assert (refused.code, "(swell door open --as USER)" in refused.stderr) == (2, True), refused
     opened = root.swell("door", "open", "kubeprofiler", "--port", "0", "--as", anna.name)
     assert opened.code == 0, opened
-    assert f"everybody on this machine can act in the name of {anna.name} there" in opened.stderr
+    assert f"everyone on this machine can use it as user {anna.name}" in opened.stderr
     told = [box.until_output(person.start("--", *WAITS), b"\n").decode().split() for person in (anna, ben)]
     port = Foreign(opened.stdout.strip())
     assert [port.ask("GET", f"/has_to_stop/{uuid}")[0] for uuid, _ in told] == [200, 404]
     assert [Foreign(door).raw("GET", f"/has_to_stop/{uuid}") for uuid, door in told] == [(200, b"0"), (200, b"0")]
     assert root.swell("door", "close", "--port", opened.stdout.strip().rpartition(":")[2]).code == 0
+
+
+def test_a_job_that_was_submitted_over_http_finds_the_library_wherever_the_service_is_installed(box: Machine) -> None:
+    """It was told of a folder below /root, which no user may enter, and to run a `python` that Debian does not have."""
+    anna, _, _ = box.people
+    script = anna.home / "imports.py"
+    script.write_text("import kubernetesdlprofile\nprint(kubernetesdlprofile.__file__)\n")
+    opened = Person("root", box).swell("door", "open", "kubeprofiler", "--port", "0", "--as", anna.name)
+    asked = {"jobName": "imports", "scriptPath": script.name, "directoryToMount": str(anna.home)}
+    status, told = Foreign(opened.stdout.strip()).ask("POST", "/submit", asked)
+    assert status == 201, told
+    assert box.until_output(told["id"], b"\n").decode().startswith(f"{box.state.library}/library-")

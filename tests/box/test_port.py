@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 
 from box.machine import SYSTEM_PYTHON, Machine
+from box.ports import reserved_port
 from server import Gate
-from swell import listeners, listening
 from swell.errors import Conflict, Denied
-from swell.listeners import BOX_PORTS, open_listeners
-from swell.state import StateFolder
+from swell.machine import listening
+from swell.machine.state_folder import StateFolder
+from swell.server import listeners
+from swell.server.listeners import BOX_PORTS, open_listeners
 
 pytestmark = pytest.mark.slow
 
 RESERVED = set(BOX_PORTS)
+OWN_PORTS = range(981, 991)  # of tests that open listeners themselves; a box server of another test has the real ones
 TAKES = "import socket, sys; socket.create_server((sys.argv[1], int(sys.argv[2])))"
 REPORTS = """
 import http.client, json, os, sys
@@ -64,7 +67,14 @@ def test_while_the_server_is_away_no_user_can_take_its_port_and_a_running_job_fi
 
 
 @pytest.fixture
-def empty(tmp_path: Path) -> StateFolder:
+def own_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[range]:
+    with reserved_port([OWN_PORTS[0]]):
+        monkeypatch.setattr(listeners, "BOX_PORTS", OWN_PORTS)
+        yield OWN_PORTS
+
+
+@pytest.fixture
+def empty(tmp_path: Path, own_ports: range) -> StateFolder:
     """A state folder in which no box server has been yet."""
     made = StateFolder(tmp_path / "state", tmp_path / "run" / "swell.sock")
     made.prepare()
@@ -94,7 +104,7 @@ def test_a_box_server_takes_a_port_that_only_root_can_from_the_first_start_on(em
     if remembered is not None:
         (empty.root / "port").write_text(remembered)
     first = port_taken(empty)
-    assert first in RESERVED
+    assert first in OWN_PORTS
     assert port_taken(empty) == first
 
 
@@ -103,8 +113,8 @@ def test_a_box_server_does_not_start_elsewhere_while_running_jobs_report_to_its_
     with occupied(first), pytest.raises(Conflict) as refused:
         port_taken(empty)
     assert str(refused.value) == (
-        f"port {first} cannot be used: Address already in use; running jobs report there: end what listens there now, "
-        f"or, if no job runs, remove {empty.root / 'port'}"
+        f"port {first} cannot be used: Address already in use; running jobs report to this port: stop the "
+        f"program that listens there now, or, if no job is running, remove {empty.root / 'port'}"
     )
     assert port_taken(empty) == first
 
@@ -113,17 +123,19 @@ def test_after_a_restart_of_the_machine_a_box_server_may_take_another_port_of_ro
     first = port_taken(empty)
     os.utime(empty.root / "port", (1, 1))
     with occupied(first):
-        assert port_taken(empty) in RESERVED - {first}
+        assert port_taken(empty) in set(OWN_PORTS) - {first}
 
 
 def test_a_box_server_never_takes_a_port_of_users_because_all_of_root_are_taken(empty, monkeypatch):
-    safe = range(1018, 1021)
+    safe = OWN_PORTS[-3:]
     monkeypatch.setattr(listeners, "BOX_PORTS", safe)
     with occupied(*safe), pytest.raises(Conflict) as refused:
         port_taken(empty)
     assert str(refused.value) == (
-        "a box server listens where only root can, and none of the ports 1018 to 1020 can be used: port 1020 cannot be "
-        "used: Address already in use; end what listens there, or give the server the right to"
+        "a box server listens on a port that only root can use, and none of the ports 988 to 990 is free: "
+        "port 990 cannot be "
+        "used: Address already in use; stop the program that listens there, or give the server the right to use "
+        "the port"
     )
 
 
@@ -136,8 +148,8 @@ def test_a_box_server_does_not_start_where_users_may_take_every_port(empty, monk
     with pytest.raises(Denied) as refused:
         port_taken(empty)
     assert str(refused.value) == (
-        f"{setting} is 0, so every user of this machine could take the port that jobs report to while the server is "
-        "away; make it root's again: sysctl -w net.ipv4.ip_unprivileged_port_start=1024"
+        f"{setting} is 0, so any user of this machine could take the port that jobs report to while the server "
+        "is down; reserve it for root again: sysctl -w net.ipv4.ip_unprivileged_port_start=1024"
     )
 
 
@@ -145,7 +157,7 @@ def test_a_box_server_refuses_a_port_of_users_by_name_and_takes_one_of_root(empt
     with pytest.raises(Denied) as refused:
         port_taken(empty, 5000)
     assert str(refused.value) == (
-        "--port 5000 could be taken by any user of this machine while the box server is away, and jobs send their "
-        "tokens there; choose one below 1024, which only root can use"
+        "--port 5000 could be taken by any user of this machine while the box server is down, and jobs send "
+        "their tokens there; choose a port below 1024, which only root can use"
     )
-    assert port_taken(empty, 1009) == 1009
+    assert port_taken(empty, OWN_PORTS[0]) == OWN_PORTS[0]

@@ -5,32 +5,38 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from box.machine import Machine, wait_for
+from box.containers import made_gate
+from box.machine import Machine, up_before_and_empty_after, wait_for
 from box.upgrade import make_older, version_of
 from server import SWELL, Gate
 from swell import __version__
+from swell.client.job import RESTART_S
 from swell.store.migrate import HEAD
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def box() -> Iterator[Machine]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Machine]:
     with Machine() as machine:
         yield machine
 
 
 @pytest.fixture
+def box(shared: Machine) -> Iterator[Machine]:
+    yield from up_before_and_empty_after(shared)
+
+
+@pytest.fixture
 def gate(box) -> Iterator[Gate]:
-    made = Gate(box.root / "gate")
-    made.path.chmod(0o644)
-    yield made
-    made.close()
+    yield from made_gate(box)
 
 
 def gated_jobs(box: Machine, gate: Gate) -> dict[int, int]:
@@ -70,6 +76,23 @@ def test_a_restarted_server_finds_every_users_task_and_learns_its_code(box, gate
     assert codes(box, gate, jobs) == jobs
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_who_watches_a_job_goes_on_watching_when_the_server_is_back(box, gate, how):
+    """systemd starts a killed box server two seconds later; `swell run` had given up by then, with 125."""
+    anna = box.people[0]
+    with ThreadPoolExecutor() as threads:
+        watching = threads.submit(anna.swell, "run", "--", "sh", "-c", f"echo up; read line < {gate}; echo on; exit 4")
+        wait_for(lambda: "running" in [job.state for job in box.client().jobs(all_users=True)], "the job")
+        box.down(how)
+        with pytest.raises(TimeoutError):
+            watching.result(RESTART_S + 2)
+        box.up()
+        gate.open()
+        done = watching.result()
+    assert (done.code, done.stdout) == (4, "up\non\n"), done
+    assert f"swell: the server of this machine ({box.socket}) does not answer; waiting up to 1m" in done.stderr
+
+
 def test_an_upgrade_over_a_migration_leaves_tasks_alone_and_learns_their_codes(box, gate):
     """The server that runs them has the tables before the last migration; the next one is this code."""
     jobs = gated_jobs(box, gate)
@@ -98,6 +121,7 @@ def test_codes_of_tasks_that_end_while_nobody_looks_are_known(box, gate):
 
 def test_the_status_says_whether_a_server_answers(box, gate):
     gated_jobs(box, gate)
+    states = Counter(job.state for job in box.client().jobs(all=True, all_users=True))
     env = {**os.environ, "SWELL_SOCKET": str(box.socket)}
     asked = [SWELL, "service", "status", "--root", str(box.root)]
     up = subprocess.run(asked, env=env, capture_output=True, text=True, check=False)
@@ -106,7 +130,9 @@ def test_the_status_says_whether_a_server_answers(box, gate):
     lines = dict(line.split(":", 1) for line in up.stdout.splitlines())
     assert (up.returncode, down.returncode) == (0, 1)
     assert lines["socket"].strip() == str(box.socket)
-    assert lines["answer"].strip() == f"swell {__version__}: 3 running"
+    assert states["running"] == 3
+    told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    assert lines["answer"].strip() == f"swell {__version__}: {told}"
 
 
 def test_a_task_whose_keeper_was_killed_lives_on_and_can_be_stopped(box):

@@ -29,10 +29,10 @@ def call(*words: str) -> Called:
 def test_help_says_what_can_be_deployed_and_where_the_rest_is():
     shown = call("--help").output
     assert "deploy  " in shown
-    assert "Everything else is `swell`: ps, why, logs, cancel." in shown
+    assert "For everything else, use `swell`: ps, why, logs, cancel." in shown
     shown = call("deploy", "-h").output
     assert "-f, --filename FILE" in shown
-    assert "requests is the least, limits the most" in shown
+    assert "requests is the minimum, limits the maximum" in " ".join(shown.split())
 
 
 def test_every_option_is_explained():
@@ -46,11 +46,11 @@ def test_every_option_is_explained():
     ("words", "said"),
     [
         (["deploy"], "Missing option '-f' / '--filename'"),
-        (["deploi", "-f", "x"], "there is no command 'deploi'; did you mean 'deploy'?"),
-        (["frobnicate"], "there is no command 'frobnicate'; there are: deploy, scale, delete"),
+        (["deploi", "-f", "x"], "unknown command 'deploi'; did you mean 'deploy'?"),
+        (["frobnicate"], "unknown command 'frobnicate'; the commands are: deploy, scale, delete"),
         (["deploy", "--file", "x"], "Did you mean '--filename'?"),
         (["delete"], "Missing option '-n' / '--name'"),
-        (["deploy", "-f", "missing.yaml"], "missing.yaml: No such file or directory; name a manifest that can be read"),
+        (["deploy", "-f", "missing.yaml"], "missing.yaml: No such file or directory; name a readable manifest"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_2_and_nothing_is_started(state, words, said):
@@ -120,12 +120,12 @@ def test_a_demo_job_is_deployed_and_succeeds(server, number, gpus, word):
     done = deploy(server, EXAMPLES / f"genai-job{number}.yaml", word)
     assert done.code == 0, done
     header, row = done.stdout.splitlines()
-    name, asked, allotted, job = row.split()
-    assert (header.split(), name, asked) == (["NAME", "GPUS", "ALLOTTED", "JOB"], f"genai-job{number}", gpus)
+    name, asked, allocated, job = row.split()
+    assert (header.split(), name, asked) == (["NAME", "GPUS", "ALLOCATED", "JOB"], f"genai-job{number}", gpus)
     server.until(int(job), "succeeded")
     written = server.until_output(int(job), b"epoch 3 of 3")
     width = 2 if gpus == "2" else 4  # nothing else runs, so it is as wide as it can use
-    assert allotted == str(width)
+    assert allocated == str(width)
     assert written.startswith(f"{name} on {width} GPUs (--num_processes={width}), visible: sim-0,sim-1".encode())
 
 
@@ -142,8 +142,9 @@ def test_a_file_with_several_jobs_is_deployed_as_a_whole_or_not_at_all(server, t
     bad.write_text("---\n".join(texts).replace("completions: 10", "completions: ten"))
     before = len(server.jobs())
     done = deploy(server, bad)
-    said = "spec.completions must be a whole number from 0 to 1000000, but is text: 'ten'"
-    assert (done.code, done.stdout, done.stderr) == (2, "", f"swell: {bad}: document 2 of 2: {said}\n")
+    said = "spec.completions must be a whole number from 0 to 1000000, but is 'ten'"
+    line = bad.read_text().partition("completions: ten")[0].count("\n") + 1
+    assert (done.code, done.stdout, done.stderr) == (2, "", f"swell: {bad}: document 2 of 2: line {line}: {said}\n")
     assert len(server.jobs()) == before
 
 

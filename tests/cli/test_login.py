@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from api.service import USER, Service
-from api.test_members import UNKNOWN, Cluster, object_of
+from api.service import USER, WAIT_S, Service
+from api.test_members import UNKNOWN, Cluster, objects_of
 from swell.api.members import Members
+from swell.cli import options
 from swell.cli.root import swell
 from swell.client import Client, connect
 from swell.client.login import login_file
+from swell.manifests import Manifest
+from swell.model.identity import Identity
 
 
 def call(*words: str) -> Result:
@@ -24,7 +28,7 @@ def call(*words: str) -> Result:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    members = Members(Cluster(), object_of, owner="ann", admin_group="swell-admin")
+    members = Members(Cluster(), objects_of, owner="ann", admin_group="swell-admin")
     made = Service(tmp_path_factory.mktemp("elsewhere"), members=members)
     made.worker.sync()
     yield made
@@ -53,16 +57,16 @@ def test_who_logs_in_is_told_where_and_as_whom_and_later_commands_go_there(url, 
         done = call("login", url, "--token-file", "annas")
         assert (done.exit_code, done.output) == (
             0,
-            f"swell: commands now ask {url} (Swell 0.1.0), where you are anna; swell logout forgets it\n",
+            f"swell: commands now use {url} (Swell 0.1.0) as user anna; to stop using it, run: swell logout\n",
         )
     file = login_file()
     assert json.loads(file.read_text()) == {"url": url, "token_file": str(home / "annas")}
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert call("nodes").output.splitlines()[1].startswith("box ")
     assert connect().server()["user"] == "anna"
-    assert call("logout").output == "swell: commands ask no server elsewhere any more\n"
-    assert call("logout").output == f"swell: nobody logged in: no {file}\n"
-    assert "no server runs for" in call("ps").output
+    assert call("logout").output == "swell: logged out; commands no longer use a remote server\n"
+    assert call("logout").output == f"swell: not logged in: {file} does not exist\n"
+    assert "no server is running for" in call("ps").output
     assert not (home / ".local").exists()
 
 
@@ -71,9 +75,18 @@ def test_who_logs_in_is_told_where_and_as_whom_and_later_commands_go_there(url, 
     [
         (["--token-file", "nobodys"], 2, "swell: {0} refuses the token in {1}/nobodys: " + UNKNOWN.partition(";")[0]),
         (["--token-file", "no-file"], 2, "swell: the token file {1}/no-file cannot be read: No such file or directory"),
-        (["--token-command", "false"], 1, "swell: the token command `false` failed with 1: and said nothing; repair"),
-        (["--token-file", "a", "--token-command", "b"], 2, "swell: a token comes from --token-file or from --token-co"),
-        ([], 2, "swell: {0} wants a token and none is named; set SWELL_TOKEN_FILE or SWELL_API_TOKEN, or log in with"),
+        (["--token-command", "false"], 1, "swell: the token command `false` failed with 1: it printed no message; fix"),
+        (["--token-file", "a", "--token-command", "b"], 2, "swell: --token-file and --token-command are both given; "),
+        (
+            ["--token-file", "annas", "--ca", "/nope"],
+            2,
+            "swell: --ca needs an https:// address, and {0} is not one",
+        ),
+        (
+            [],
+            2,
+            "swell: {0} needs a token, and none is configured; set SWELL_TOKEN_FILE or SWELL_API_TOKEN, or log in with",
+        ),
     ],
 )
 def test_a_login_that_does_not_work_is_not_kept(url, home, words, code, said):
@@ -81,6 +94,14 @@ def test_a_login_that_does_not_work_is_not_kept(url, home, words, code, said):
     done = call("login", url, *words)
     assert done.exit_code == code
     assert done.output.startswith(said.format(url, home))
+    assert not login_file().exists()
+
+
+def test_who_vouches_for_a_server_must_be_there(home):
+    """Incident: `swell login … --ca /nope` succeeded, and nothing vouched for the server."""
+    done = call("login", "https://127.0.0.1:1", "--token-file", "annas", "--ca", "/nope")
+    said = "--ca /nope: no such file; name a PEM file with the CA certificates for https://127.0.0.1:1"
+    assert (done.exit_code, done.output) == (2, f"swell: {said}\n")
     assert not login_file().exists()
 
 
@@ -98,7 +119,7 @@ def test_a_name_that_the_server_does_not_answer_to_is_said_with_those_it_does(se
 def test_a_token_crosses_no_network_in_the_clear_unless_that_was_said_at_the_login(service):
     done = call("login", f"http://0.0.0.0:{service.port}", "--token-file", "annas")
     assert done.exit_code == 2
-    assert "would carry your token across the network" in done.output
+    assert "would send your token unencrypted over the network" in done.output
 
 
 def test_the_shell_may_name_server_and_token_without_a_login(url, home, monkeypatch):
@@ -107,7 +128,7 @@ def test_the_shell_may_name_server_and_token_without_a_login(url, home, monkeypa
     assert connect().server()["user"] == "system:serviceaccount:ml:ben"
     done = call("login", url, "--token-file", "annas")
     assert done.output.splitlines()[1] == (
-        f"swell: not in this shell: the server {url} comes first, because SWELL_SERVER names it"
+        f"swell: not in this shell: the server {url} is used instead, because SWELL_SERVER names it"
     )
 
 
@@ -116,7 +137,7 @@ def test_a_login_without_a_token_takes_the_shells(url, monkeypatch):
     assert call("login", url).exit_code == 0
     assert json.loads(login_file().read_text()) == {"url": url}
     monkeypatch.delenv("SWELL_API_TOKEN")
-    assert "wants a token and none is named" in call("ps").output
+    assert "needs a token, and none is configured" in call("ps").output
 
 
 def test_nothing_of_this_machine_is_sent_with_a_job(service, url, home, monkeypatch):
@@ -136,14 +157,16 @@ def test_a_server_elsewhere_is_not_ours_to_stop_nor_to_start_another_beside(serv
     down = call("down", "--cancel")
     assert down.exit_code == 2
     assert down.output == (
-        f"swell: the server {url} is not yours to stop: others use it; `swell logout` forgets it, and --state names a "
-        "server here\n"
+        f"swell: the server {url} is a remote server that this command cannot stop; `swell logout` stops using "
+        "it, and --state names a server on this machine\n"
     )
     up = call("up", "-d")
     assert up.exit_code == 2
     assert up.output == (
-        f"swell: commands ask the server {url} because you logged in to it (`swell logout` forgets it), and would not "
-        "find a server here; name a folder for one, as in --state ~/.local/state/swell, here and in each command\n"
+        f"swell: commands use the server {url} because you logged in to it (to stop using it, run: swell "
+        "logout), and would not "
+        "find a server started here; name a state folder here and in each command, for example "
+        "--state ~/.local/state/swell\n"
     )
     assert not service.stopped.is_set()
     assert not (home / ".local").exists()
@@ -156,8 +179,7 @@ def test_a_task_that_is_no_pod_is_entered_on_its_own_machine(service, url):
     done = call("exec", str(job), "--", "true")
     assert done.exit_code == 125
     assert done.output == (
-        f"swell: job {job} runs on box, where the server {url} put it, and only there can it be entered; "
-        "log in to that machine and repeat it\n"
+        f"swell: job {job} of the server {url} runs on box; log in to that machine and run this command there\n"
     )
     service.worker.end(job, 0)
 
@@ -169,7 +191,7 @@ def test_scripts_of_this_machine_are_not_sent_elsewhere(url, home):
     call("login", url, "--token-file", "annas")
     done = CliRunner().invoke(main, ["resnet", "--script_path", "train.py", "--max_epochs", "1", "--est_nhours", "2"])
     assert done.exit_code == 2
-    assert f"run-scheduler runs scripts that lie on this machine, and jobs go to the server {url}" in done.output
+    assert f"run-scheduler runs scripts on this machine, but jobs go to the server {url}" in done.output
 
 
 def test_the_doctor_says_which_server_is_asked_and_why_and_who_one_is_there(url, home):
@@ -177,10 +199,10 @@ def test_the_doctor_says_which_server_is_asked_and_why_and_who_one_is_there(url,
     found = {one["topic"]: (one["level"], one["text"]) for one in json.loads(call("doctor", "-o", "json").output)}
     assert found.pop("kubectl")
     assert found == {
-        "asked": ("ok", f"the server {url}, because you logged in to it (`swell logout` forgets it)"),
+        "asked": ("ok", f"the server {url}, because you logged in to it (to stop using it, run: swell logout)"),
         "server": ("ok", "version 0.1.0"),
         "user": ("ok", f"anna, by the token in {home}/annas"),
-        "server's clock": ("ok", "agrees with ours"),
+        "server's clock": ("ok", "agrees with this machine's"),
     }
     (home / "annas").write_text("nobodys")
     done = call("doctor", "-o", "json")
@@ -188,7 +210,7 @@ def test_the_doctor_says_which_server_is_asked_and_why_and_who_one_is_there(url,
     assert (done.exit_code, server["level"], server["next"]) == (
         1,
         "problem",
-        f"write a new one there, as in: kubectl create token NAME -n NAMESPACE > {home}/annas",
+        f"write a new token to it, for example: kubectl create token NAME -n NAMESPACE > {home}/annas",
     )
 
 
@@ -209,3 +231,44 @@ def test_completion_is_silent_when_the_server_is_not_there(monkeypatch):
     command = swell.get_command(click.Context(swell), "show")
     assert command is not None
     assert complete_job(click.Context(command), command.params[0], "") == []
+
+
+# -- a slow cluster ----------------------------------------------------------------------------------------------------
+
+
+SILENT = "create pods: the API server did not answer in time"
+
+
+class SlowCluster(Cluster):
+    """Its API server answers nothing until somebody asks the server what it waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = SILENT
+        self.is_asked = threading.Event()
+
+    def try_out(
+        self, manifests: Sequence[Manifest], *, identity: Identity | None = None, replaces: bool = False
+    ) -> None:
+        assert self.is_asked.wait(WAIT_S)
+
+    def trouble(self) -> str | None:
+        self.is_asked.set()
+        return super().trouble()
+
+
+def test_who_submits_to_a_cluster_that_does_not_answer_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`swell submit` said nothing for 65 s while the API server was paused."""
+    monkeypatch.setattr(options, "SILENT_S_MAX", 0.1)
+    service = Service(tmp_path / "slow", cluster=SlowCluster())
+    service.worker.sync()
+    monkeypatch.setenv("SWELL_SERVER", f"http://{service.host}")
+    monkeypatch.setenv("SWELL_API_TOKEN", USER)
+    try:
+        done = call("run", "-d", "--image", "busybox", "--", "true")
+    finally:
+        service.close()
+    said = f"swell: the server has not answered for 0.1 s, still waiting; {SILENT}"
+    assert (done.exit_code, done.output.splitlines()) == (0, [said, "1"])

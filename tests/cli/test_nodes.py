@@ -27,11 +27,11 @@ def test_on_a_cluster_a_line_has_its_node_and_no_memory_that_nobody_has_told() -
         {"name": "n1", "gpus": [gpu("gpu-0", **bare)]},
         {"name": "n2", "gpus": [gpu("gpu-0", **bare, outsiders_mib=1)]},
     ]
-    assert gpu_lines(nodes) == ["  n1  gpu-0  GPU: free", "  n2  gpu-0  GPU: others' pods"]
+    assert gpu_lines(nodes) == ["  n1  gpu-0  GPU: free", "  n2  gpu-0  GPU: pods outside Swell"]
 
 
 def test_what_tasks_are_not_kept_to_is_said_with_the_reason() -> None:
-    why = "we may not make control groups in /sys/fs/cgroup"
+    why = "no permission to create control groups in /sys/fs/cgroup"
     missing = [{"limit": limit, "why": why} for limit in ("--memory", "--cpus")]
     no_root = {"limit": "GPUs of others", "why": "needs root"}
     here = {"name": "here", "not_enforced": [*missing, no_root]}

@@ -73,11 +73,13 @@ def test_every_flag_that_was_documented_is_there():
         (["x"], "Missing option '--script_path'"),
         (["--script_path", "x.py"], "Missing argument 'JOB_NAME'"),
         (["x", "--script_path", "x.py", "--est_nhours", "1"], "est_nhours is 1, but must be more than 1"),
-        (["x", "--script_path", "x.py", "--est_nhours", "soon"], "'soon' is not a valid float"),
+        (["x", "--script_path", "x.py", "--est_nhours", "soon"], "'soon' is not a number; write one from 0 to 876000"),
         (["x", "--script_path", "x.py", "--port_mapping", "8888:80"], "port_mapping needs an image"),
         (["x", "--script_path", "x.py", "--image_name", "i", "--port_mapping", "80"], "is not nodePort:containerPort"),
         (["x", "--script_path", "x.py", "--batch_size", "0"], "0 is not in the range x>=1"),
-        (["x", "--script_path", "x.py", "--is_single_gpu=maybe"], "'maybe' is neither yes nor no; write true or false"),
+        (["x", "--script_path", "x.py", "--is_single_gpu=maybe"], "'maybe' is not a boolean; write true or false"),
+        (["--is_single_gpu", "maybe", "x", "--script_path", "x.py"], "--is_single_gpu: 'maybe' is not a boolean"),
+        (["x", "y", "--script_path", "x.py"], "Got unexpected extra argument (y)"),
         (["x", "--script_path", "x.py", "--single_gpu"], "Did you mean"),
     ],
 )
@@ -96,7 +98,7 @@ def test_without_a_server_the_others_say_how_to_start_one(state, words):
 @pytest.mark.parametrize(
     ("words", "single", "unshared"),
     [
-        ((), False, False),
+        ((), None, False),
         (("--is_single_gpu",), True, False),
         (("--is_single_gpu", "True", "--disable_gpu_sharing", "false"), True, False),
         (("--is_single_gpu=false", "--disable_gpu_sharing"), False, True),
@@ -147,7 +149,7 @@ def test_a_script_runs_with_the_folders_and_variables_it_was_promised(server, tm
         "EPOCHS_TO_BE_DONE": "7",
         "EPOCHS_DONE": "0",
         "JOB_RESTARTED": "FALSE",
-        "NUM_GPUS": "4",
+        "NUM_GPUS": "1",
         "NUM_NODES": "1",
         "NODE_RANK": "0",
         "LOCAL_RANK": None,
@@ -164,7 +166,7 @@ def test_a_script_runs_with_the_folders_and_variables_it_was_promised(server, tm
     assert {name: told.get(name) for name in expected} == expected
     assert {"MASTER_PORT", "TF_CONFIG", "NODELIST"} <= told.keys()
     spec = server.client().show(job)["spec"]
-    assert (spec["width_min"], spec["width_max"], spec["estimate_s"], spec["epochs"]) == (1, 4, 9000.0, 7)
+    assert (spec["width_min"], spec["width_max"], spec["estimate_s"], spec["epochs"]) == (1, 1, 9000.0, 7)
     assert spec["roles"][0]["cpus_milli"] == 0
 
 
@@ -205,6 +207,6 @@ def test_the_state_lists_jobs_and_a_cancelled_one_is_cancelled(server, tmp_path)
         assert done.code == 0, done
         server.until(job, "cancelled")
     nobody = server.beside("scheduler-state", "--nlast", "3", SUDO_USER="", LOGNAME="nobody-here", USER="nobody-here")
-    assert nobody.stdout == "no jobs; submit one with: run-scheduler JOB_NAME --script_path FILE\n"
+    assert nobody.stdout == "no jobs; to submit one, run: run-scheduler JOB_NAME --script_path FILE\n"
     missing = server.beside("scheduler-cancel-job", "no-such-job")
     assert (missing.code, "there is no job 'no-such-job'" in missing.stderr) == (2, True), missing

@@ -27,7 +27,7 @@ def test_a_unit_leaves_tasks_alone_and_starts_the_server_in_the_foreground(as_ro
     unit = tmp_path / "etc/systemd/system/swell.service"
     lines = unit.read_text().splitlines()
     assert code == 0
-    assert said[0] == f"swell: wrote {unit}; jobs and logs will be kept in {tmp_path}/var/lib/swell"
+    assert said[0] == f"swell: wrote {unit}; jobs and logs are stored in {tmp_path}/var/lib/swell"
     assert "systemctl daemon-reload && systemctl enable --now swell" in said[1]
     assert {
         "KillMode=process",
@@ -54,7 +54,7 @@ def test_what_is_removed_is_the_unit_and_never_the_data(as_root, tmp_path):
     assert not unit.exists()
     assert said == [f"swell: removed {unit}; jobs, logs and checkpoints are still in {tmp_path}/var/lib/swell"]
     assert service("uninstall", "--root", str(tmp_path))[1] == [
-        f"swell: nothing is installed: there is no {tmp_path}/etc/systemd/system/swell.service"
+        f"swell: the service is not installed: {tmp_path}/etc/systemd/system/swell.service does not exist"
     ]
 
 

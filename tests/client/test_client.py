@@ -10,14 +10,13 @@ import pytest
 from api.service import USER, Service
 from swell.client import Client, Reason
 from swell.errors import Conflict, NotFound, Rejected
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory) -> Iterator[Service]:
     made = Service(tmp_path_factory.mktemp("client"))
     made.state.token.write_text(USER)
-    made.state.write_json(made.state.server_file, {"url": f"http://{made.host}"})
     yield made
     made.close()
 
@@ -67,7 +66,7 @@ def test_a_log_is_read_in_pieces_from_any_offset(service, client):
 def test_a_file_is_checked_without_being_submitted(service, client):
     text = "apiVersion: swell/v1\nkind: Job\nspec: {command: [a]}\n"
     before = len(client.jobs(all=True))
-    assert client.check_manifest(text)[0]["name"] == "a"
+    assert client.submit_files({"": text}, dry_run=True).specs[0]["name"] == "a"
     assert len(client.jobs(all=True)) == before
     assert [job.name for job in client.submit_manifest(f"{text}---\n{text}")] == ["a", "a"]
 
@@ -79,7 +78,7 @@ def test_errors_of_the_server_arrive_as_they_are(client):
         client.show("nobody-here")
     for _ in range(2):
         client.submit(["true"], name="pair", gpus=99, wait_for_nodes=True)
-    with pytest.raises(Conflict, match="2 jobs are named 'pair'; say which by id: "):
+    with pytest.raises(Conflict, match="2 jobs are named 'pair'; name the job by id: "):
         client.cancel("pair")
 
 

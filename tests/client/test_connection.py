@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from swell.client.connection import Connection, NoServer, NotScaled, path
+from swell.client.connection import NoServer, NotScaled, ServerConnection, path
+from swell.client.embedded import ensure_server
+from swell.client.place import OlderServer
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
-from swell.state import StateFolder
+from swell.machine.sockets import listen_on
+from swell.machine.state_folder import StateFolder
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 HANG_UP = b"\0"  # at the end of what is said: and then the line is cut
@@ -26,17 +30,20 @@ def error(status: int, kind: str, message: str) -> bytes:
 
 
 class Peer:
-    """A server on loopback that says what it was told to, in that order, and remembers what it was asked."""
+    """A server that says what it was told to, in that order, and remembers what it was asked."""
 
-    def __init__(self, state: StateFolder) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
         self.script: list[bytes] = []
         self.asked: list[bytes] = []
         self.tokens: list[str] = []  #: of each request
         self.connections = 0
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        state.write_json(state.server_file, {"url": self.url})
         threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Of one on loopback."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def _serve(self) -> None:
         while True:
@@ -78,13 +85,13 @@ def state(tmp_path) -> StateFolder:
 
 @pytest.fixture
 def peer(state) -> Iterator[Peer]:
-    made = Peer(state)
+    made = Peer(listen_on(state.server_socket, mode=0o600))
     yield made
     made.close()
 
 
 def test_one_connection_is_kept_for_many_requests(state, peer):
-    connection = Connection(state)
+    connection = ServerConnection(state)
     for _ in range(3):
         assert connection.json("GET", path("jobs")) == {}
     assert peer.connections == 1
@@ -92,7 +99,7 @@ def test_one_connection_is_kept_for_many_requests(state, peer):
 
 
 def test_a_kept_connection_that_was_closed_meanwhile_is_opened_again_for_a_question(state, peer):
-    connection = Connection(state)
+    connection = ServerConnection(state)
     connection.json("GET", path("jobs"))
     peer.script = [HANG_UP, OK]
     assert connection.json("GET", path("nodes")) == {}
@@ -100,35 +107,38 @@ def test_a_kept_connection_that_was_closed_meanwhile_is_opened_again_for_a_quest
 
 
 def test_a_submission_with_a_key_is_repeated_because_that_is_harmless(state, peer):
-    connection = Connection(state)
+    connection = ServerConnection(state)
     connection.json("GET", path("jobs"))
     peer.script = [HANG_UP, OK]
     assert connection.json("POST", path("jobs"), {}, headers={"Idempotency-Key": "k"}) == {}
 
 
 def test_a_change_that_may_have_happened_is_not_repeated_and_says_so(state, peer):
-    connection = Connection(state)
+    connection = ServerConnection(state)
     connection.json("GET", path("jobs"))
     peer.script = [HANG_UP]
-    with pytest.raises(NoServer, match="went away in the middle of a request; look whether it was done"):
+    with pytest.raises(
+        NoServer,
+        match="closed the connection during a request; check with `swell ps` whether the request was carried out",
+    ):
         connection.json("POST", path("server", "stop"), {})
     assert peer.asked.count(b"POST /api/v1/server/stop HTTP/1.1") == 1
 
 
 def test_a_server_that_hangs_up_on_a_new_connection_is_not_asked_again(state, peer):
     peer.script = [HANG_UP]
-    with pytest.raises(NoServer, match="went away in the middle of a request"):
-        Connection(state).json("GET", path("jobs"))
+    with pytest.raises(NoServer, match="closed the connection during a request"):
+        ServerConnection(state).json("GET", path("jobs"))
     assert len(peer.asked) == 1
 
 
 def test_half_an_answer_is_no_answer(state, peer):
     peer.script = [b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}" + HANG_UP]
-    with pytest.raises(NoServer, match="went away in the middle of a request"):
-        Connection(state).json("GET", path("jobs"))
+    with pytest.raises(NoServer, match="closed the connection during a request"):
+        ServerConnection(state).json("GET", path("jobs"))
 
 
-def _with_patience(connection: Connection, timeout_s: float) -> object:
+def _with_patience(connection: ServerConnection, timeout_s: float) -> object:
     http = connection.place.connect()
     http.timeout = timeout_s
     connection._http = http
@@ -136,10 +146,9 @@ def _with_patience(connection: Connection, timeout_s: float) -> object:
 
 
 def test_a_server_that_does_not_answer_in_time_is_said_to_be_so(state):
-    silent = socket.create_server(("127.0.0.1", 0))
-    state.write_json(state.server_file, {"url": f"http://127.0.0.1:{silent.getsockname()[1]}"})
+    silent = listen_on(state.server_socket, mode=0o600)
     with silent, pytest.raises(Unavailable, match=r"did not answer within 90 s; see .*/server\.log"):
-        _with_patience(Connection(state), 0.1)
+        _with_patience(ServerConnection(state), 0.1)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +167,7 @@ def test_a_server_that_does_not_answer_in_time_is_said_to_be_so(state):
 def test_an_error_of_the_server_is_the_same_error_here_with_the_same_words(state, peer, status, kind, raised):
     peer.script = [error(status, kind, "what was asked, what is true, what to do")]
     with pytest.raises(SwellError) as caught:
-        Connection(state).json("GET", path("jobs"))
+        ServerConnection(state).json("GET", path("jobs"))
     assert type(caught.value) is raised
     assert str(caught.value) == "what was asked, what is true, what to do"
 
@@ -167,7 +176,7 @@ def test_an_error_of_the_server_is_the_same_error_here_with_the_same_words(state
 def test_an_error_in_another_shape_is_quoted(state, peer, body):
     peer.script = [answer(502, body)]
     with pytest.raises(SwellError, match="the server answers 502: "):
-        Connection(state).json("GET", path("jobs"))
+        ServerConnection(state).json("GET", path("jobs"))
 
 
 @pytest.mark.parametrize(
@@ -181,28 +190,26 @@ def test_an_error_in_another_shape_is_quoted(state, peer, body):
 def test_a_doors_errors_are_understood_too(state, peer, status, body, raised, said):
     peer.script = [answer(status, body)]
     with pytest.raises(SwellError) as caught:
-        Connection(state).json("POST", "/scale/x")
+        ServerConnection(state).json("POST", "/scale/x")
     assert (type(caught.value), str(caught.value)) == (raised, said)
 
 
 def test_an_answer_that_points_elsewhere_is_not_taken_for_success(state, peer):
     peer.script = [answer(307, b"")]
     with pytest.raises(SwellError, match="the server answers 307"):
-        Connection(state).json("DELETE", path("jobs", ""))
+        ServerConnection(state).json("DELETE", path("jobs", ""))
 
 
 def _nothing(state: StateFolder) -> None:
     pass
 
 
-def _stale_address(state: StateFolder) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    state.write_json(state.server_file, {"url": f"http://127.0.0.1:{port}"})
+def _stale_socket(state: StateFolder) -> None:
+    listen_on(state.server_socket, mode=0o600).close()
 
 
 def _no_token(state: StateFolder) -> None:
-    _stale_address(state)
+    _stale_socket(state)
     state.token.unlink()
 
 
@@ -210,14 +217,56 @@ def _broken_address(state: StateFolder) -> None:
     state.server_file.write_text("{")
 
 
-@pytest.mark.parametrize("given", [_nothing, _stale_address, _no_token, _broken_address])
+@pytest.mark.parametrize("given", [_nothing, _stale_socket, _no_token, _broken_address])
 def test_without_a_server_it_is_said_how_to_start_one(state, given: Callable[[StateFolder], None]):
     given(state)
     with pytest.raises(NoServer) as caught:
-        Connection(state).json("GET", path("jobs"))
+        ServerConnection(state).json("GET", path("jobs"))
     assert str(caught.value) == (
-        f"no server runs for {state}; start one with `swell up -d`, or name another folder with --state"
+        f"no server is running for {state}; start one with `swell up -d --state {state}`, or name another "
+        "folder with --state"
     )
+
+
+def test_a_port_that_is_written_down_is_never_asked(state):
+    """Any user of the machine can take the port of a server that has died, and was shown the owner's token there."""
+    stranger = Peer(socket.create_server(("127.0.0.1", 0)))
+    state.write_json(state.server_file, {"url": stranger.url, "pid": 1})
+    with pytest.raises(NoServer, match="no server is running for"):
+        ServerConnection(state).json("GET", path("jobs"))
+    stranger.close()
+    assert (stranger.connections, stranger.tokens) == (0, [])
+
+
+def test_a_server_of_an_earlier_version_is_named_and_not_trusted(state):
+    """It has a port and no socket: who upgrades while it runs is told to start it anew, at once."""
+    stranger = Peer(socket.create_server(("127.0.0.1", 0)))
+    held = state.lock("server")
+    state.write_json(state.server_file, {"url": stranger.url, "pid": os.getpid(), "version": "0.0.1"})
+    asked: list[Callable[[], object]] = [lambda: ServerConnection(state).raw("GET", "/"), lambda: ensure_server(state)]
+    for ask in asked:
+        with pytest.raises(OlderServer) as caught:
+            ask()
+        assert str(caught.value) == (
+            f"the server of {state} (process {os.getpid()}) is from an earlier version, which this version "
+            f"cannot talk to; restart it: `swell down --state {state}`, then `swell up -d --state {state}`; "
+            "running jobs keep running"
+        )
+    held.release()
+    stranger.close()
+    assert stranger.connections == 0
+
+
+def test_a_server_that_is_not_ready_is_waited_for_no_longer_than_a_start_takes(state, monkeypatch):
+    """It listens on its socket before it answers there; whoever asked then waited as long as for an answer."""
+    monkeypatch.setattr("swell.client.embedded.START_S_MAX", 0.2)
+    held, silent = state.lock("server"), listen_on(state.server_socket, mode=0o600)
+    silent.setblocking(False)
+    with pytest.raises(Unavailable, match="did not answer within"):
+        ensure_server(state)
+    with silent, pytest.raises(BlockingIOError):  # nobody has asked
+        silent.accept()
+    held.release()
 
 
 @pytest.mark.parametrize(
@@ -235,13 +284,13 @@ def test_everything_in_an_address_is_escaped(made, expected):
 
 def test_a_stream_says_so_when_the_server_goes_away(state, peer):
     peer.script = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\none\ntw\r\n" + HANG_UP]
-    lines = Connection(state).lines(path("events", "stream"))
+    lines = ServerConnection(state).lines(path("events", "stream"))
     assert next(lines) == b"one\n"
-    with pytest.raises(NoServer, match="went away; start it again with `swell up -d`"):
+    with pytest.raises(NoServer, match="closed the connection; restart it with `swell up -d --state "):
         list(lines)
 
 
 def test_a_stream_that_is_refused_says_why(state, peer):
     peer.script = [error(404, "NotFound", "there is no job 'x'")]
     with pytest.raises(NotFound, match="there is no job 'x'"):
-        next(Connection(state).lines(path("events", "stream", job="x")))
+        next(ServerConnection(state).lines(path("events", "stream", job="x")))

@@ -11,7 +11,7 @@ from swell.client.find import choose
 from swell.client.login import Login, forget_login, login_file, read_login, write_login
 from swell.client.remote import Remote
 from swell.errors import Rejected
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 VARIABLES = ("SWELL_SERVER", "SWELL_STATE", "SWELL_SOCKET", "SWELL_TOKEN_FILE", "SWELL_API_TOKEN", "XDG_STATE_HOME")
 
@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 SERVER, STATE, SOCKET = ("SWELL_SERVER", "https://a.test"), ("SWELL_STATE", "/state"), ("SWELL_SOCKET", "/box.sock")
-LOGIN = "you logged in to it (`swell logout` forgets it)"
+LOGIN = "you logged in to it (to stop using it, run: swell logout)"
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ LOGIN = "you logged in to it (`swell logout` forgets it)"
         (None, (STATE, SOCKET), True, "/state", "SWELL_STATE names it"),
         (None, (SOCKET,), True, "this machine (/box.sock)", "SWELL_SOCKET names it"),
         (None, (), True, "the server https://b.test", LOGIN),
-        (None, (), False, "{home}/.local/state/swell", "nothing else is named"),
+        (None, (), False, "{home}/.local/state/swell", "no other server is named"),
         (
             None,
             (("SWELL_SERVER", ""), ("SWELL_STATE", "")),
             False,
             "{home}/.local/state/swell",
-            "nothing else is named",
+            "no other server is named",
         ),
     ],
 )
@@ -62,8 +62,8 @@ def test_what_was_said_last_comes_first(home, monkeypatch, option, variables, lo
 def test_a_login_comes_before_a_box_server_that_is_merely_there(monkeypatch, tmp_path):
     monkeypatch.delenv("SWELL_SOCKET")
     (tmp_path / "unit").touch()
-    monkeypatch.setattr("swell.sockets.BOX_UNIT", tmp_path / "unit")
-    assert choose().why == "it serves everybody on this machine"
+    monkeypatch.setattr("swell.machine.sockets.BOX_UNIT", tmp_path / "unit")
+    assert choose().why == "it serves all users of this machine"
     write_login(Login("https://b.test"))
     assert choose().why == LOGIN
 
@@ -74,8 +74,8 @@ def test_two_servers_for_one_shell_are_refused(monkeypatch):
     with pytest.raises(Rejected) as caught:
         choose()
     assert str(caught.value) == (
-        "SWELL_SERVER names https://a.test and SWELL_STATE the folder /state, and only one can be asked; "
-        "unset one of them, or say --state DIR"
+        "SWELL_SERVER names https://a.test and SWELL_STATE the folder /state, but a command uses one server; "
+        "unset one of them, or add --state DIR"
     )
 
 
@@ -99,7 +99,11 @@ def test_the_token_of_a_server_that_the_shell_names_is_the_shells(home, monkeypa
 def test_a_server_without_a_token_is_refused_with_what_to_set(monkeypatch):
     monkeypatch.setenv(*SERVER)
     monkeypatch.delenv("SWELL_API_TOKEN")
-    with pytest.raises(Rejected, match=r"https://a\.test wants a token and none is named; set SWELL_TOKEN_FILE or "):
+    with pytest.raises(
+        Rejected,
+        match=r"https://a\.test needs a token, and none is configured; set "
+        r"SWELL_TOKEN_FILE or ",
+    ):
         choose()
 
 
@@ -121,8 +125,8 @@ def test_a_login_is_kept_as_it_was_said_and_in_a_file_of_ones_own(home):
         ("{", "Expecting property name"),
         ("[]", "it names no server"),
         ('{"url": 5}', "it names no server"),
-        ('{"url": "https://a", "token": "x"}', "there is something in it beside url, token_file, token_command, ca, "),
-        ('{"url": "https://a", "ca": 5}', "something in it is no text"),
+        ('{"url": "https://a", "token": "x"}', "it has a field other than url, token_file, token_command, ca, "),
+        ('{"url": "https://a", "ca": 5}', "a field in it is not text"),
     ],
 )
 def test_a_login_that_cannot_be_read_is_no_login_to_somewhere_else(text, why):
@@ -132,13 +136,13 @@ def test_a_login_that_cannot_be_read_is_no_login_to_somewhere_else(text, why):
         choose()
     said = str(caught.value)
     assert said.startswith(f"the login in {login_file()} cannot be used: {why}")
-    assert said.endswith("; `swell login` writes it anew, `swell logout` removes it")
+    assert said.endswith("; `swell login` rewrites it, `swell logout` removes it")
 
 
 def test_a_login_that_others_may_write_to_is_refused_because_it_can_name_a_command():
     write_login(Login("https://b.test"))
     login_file().chmod(0o620)
-    with pytest.raises(Rejected, match="others may write to it, and it can name a command to run"):
+    with pytest.raises(Rejected, match="other users can write to it, and it can name a command to run"):
         choose()
 
 
@@ -147,7 +151,7 @@ def test_a_login_over_http_that_was_not_meant_so_is_refused():
     document = json.loads(login_file().read_text())
     assert document == {"url": "https://b.test"}
     login_file().write_text(json.dumps({"url": "http://b.test"}))
-    with pytest.raises(Rejected, match=r"http://b\.test would carry your token across the network"):
+    with pytest.raises(Rejected, match=r"http://b\.test would send your token unencrypted over the network"):
         choose()
     login_file().write_text(json.dumps({"url": "http://b.test", "insecure_http": True}))
     assert str(choose().server) == "the server http://b.test"

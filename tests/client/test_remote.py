@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from engines.kubernetes.certificates import Pair, self_signed
-from swell.certificate import Certificate
-from swell.client.client import Client
-from swell.client.connection import Connection, NoServer, path
-from swell.client.remote import Remote, fetch_fingerprint, read_url
+from swell.client.client import ASK_AGAIN_S, SILENT_S_MAX, Client
+from swell.client.connection import NoServer, ServerConnection, path
+from swell.client.remote import Remote, fetch_fingerprint
 from swell.client.tokens import CommandSource, FileSource, Source, Token
 from swell.errors import Denied, Rejected, SwellError, Unavailable
-from swell.state import StateFolder
+from swell.machine.certificate import Certificate
+from swell.machine.server_address import read_url
 from tls import Front
 
 from .test_connection import HANG_UP, OK, Peer, answer, error
@@ -27,8 +27,8 @@ UNKNOWN = error(401, "Denied", "the cluster does not know whose this token is; m
 
 
 @pytest.fixture
-def peer(tmp_path: Path) -> Iterator[Peer]:
-    made = Peer(StateFolder(tmp_path))
+def peer() -> Iterator[Peer]:
+    made = Peer(socket.create_server(("127.0.0.1", 0)))
     yield made
     made.close()
 
@@ -39,8 +39,8 @@ def source(tmp_path: Path) -> FileSource:
     return FileSource(tmp_path / "token")
 
 
-def asking(url: str, source: Source, ca: Path | None = None) -> Connection:
-    return Connection(Remote(url, Token(source), ca, patience_s=0.0))
+def asking(url: str, source: Source, ca: Path | None = None) -> ServerConnection:
+    return ServerConnection(Remote(url, Token(source), ca, patience_s=0.0))
 
 
 # -- addresses -----------------------------------------------------------------------------------------------------
@@ -66,9 +66,9 @@ def test_a_token_crosses_no_network_in_the_clear_unless_that_was_said(text):
     with pytest.raises(Rejected) as caught:
         read_url(text, insecure_http=False)
     assert str(caught.value) == (
-        f"{text} would carry your token across the network for everybody on it to read; use https://, or "
-        "http://localhost:8080 with a forwarded port (kubectl -n swell port-forward svc/swell 8080); where the "
-        f"network is yours alone: swell login {text} --insecure-http"
+        f"{text} would send your token unencrypted over the network; use https://, or "
+        "http://localhost:8080 with a forwarded port (kubectl -n swell port-forward svc/swell 8080); on a "
+        "network that you trust, use --insecure-http"
     )
     assert read_url(text, insecure_http=True) == text
 
@@ -88,7 +88,7 @@ def test_a_token_crosses_no_network_in_the_clear_unless_that_was_said(text):
     ],
 )
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(Rejected, match="is no address of a server; write it as https://NAME or https://NAME:PORT"):
+    with pytest.raises(Rejected, match="is not a server address; write https://NAME or https://NAME:PORT"):
         read_url(text, insecure_http=True)
 
 
@@ -110,7 +110,7 @@ def test_a_new_token_that_is_refused_is_not_tried_twice(peer, tmp_path):
         asking(peer.url, CommandSource(command)).json("GET", path("jobs"))
     assert str(caught.value) == (
         f"{peer.url} refuses the token that `{command}` printed: the cluster does not know whose this token is; "
-        "run that by hand to see for whom it makes one, or log in with another: swell login"
+        "run the command by hand to see whose token it prints, or log in with another: swell login"
     )
     assert (len(peer.asked), runs(tmp_path)) == (1, 1)
 
@@ -140,7 +140,7 @@ def test_a_token_that_has_expired_is_said_to_have(peer, source):
     assert str(caught.value) == (
         f"{peer.url} refuses the token in {source.path}, which expired at 1970-01-12 13:46:40 UTC: "
         "the cluster does not know whose this token is; "
-        f"write a new one there, as in: kubectl create token NAME -n NAMESPACE > {source.path}"
+        f"write a new token to it, for example: kubectl create token NAME -n NAMESPACE > {source.path}"
     )
 
 
@@ -159,19 +159,22 @@ def test_a_token_that_has_expired_is_said_to_have(peer, source):
         (
             answer(503, b"<html>"),
             NoServer,
-            "{0} answers 503: nobody is behind it just now; is the port still forwarded?",
+            "{0} answers 503: the server behind it is down; check that the port is still forwarded",
         ),
         (answer(404, b"<html>"), SwellError, "{0}: the server answers 404: b'<html>'"),
-        (answer(200, b"<html>"), SwellError, "the server {0} answers b'<html>', as Swell does not; is it the right"),
+        (answer(200, b"<html>"), SwellError, "the server {0} answers b'<html>', which is not an answer of Swell"),
         (
             b"HTTP/1.1 308 X\r\nLocation: https://a.test/\r\nContent-Length: 0\r\n\r\n",
             Rejected,
-            "{0} answers 308 and points to https://a.test/; log in to the address where Swell itself answers",
+            "{0} answers 308 and redirects to https://a.test/; log in to the address of the Swell server itself",
         ),
         (
             HANG_UP,
             NoServer,
-            "the server {0} went away in the middle of a request; is the port still forwarded? as in: ",
+            (
+                "the server {0} closed the connection during a request; check that the port is still forwarded, for "
+                "example: "
+            ),
         ),
     ],
 )
@@ -195,6 +198,20 @@ def test_who_waits_for_a_job_waits_while_the_server_is_replaced(peer, source):
     assert client.job(1).wait().state == "failed"
 
 
+def test_who_waits_for_long_is_told_once_that_the_server_is_away_and_once_that_it_is_back(peer, source):
+    """`swell run` showed nothing for up to five minutes."""
+    told: list[str] = []
+    client = Client(Remote(peer.url, Token(source)), on_away=told.append)
+    document = b'{"id": 1, "state": "%s", "version": 1}'
+    away_for = int((SILENT_S_MAX + 1) / ASK_AGAIN_S)
+    peer.script = [answer(200, document % b"running"), *[HANG_UP] * away_for, answer(200, document % b"failed")]
+    assert client.job(1).wait().state == "failed"
+    assert told == [
+        f"the server {peer.url} does not answer; waiting up to 5m (jobs keep running)",
+        f"the server {peer.url} answers again",
+    ]
+
+
 # -- reaching it ---------------------------------------------------------------------------------------------------
 
 
@@ -205,7 +222,7 @@ def test_nobody_at_the_address_is_said_with_what_to_look_at(source):
         asking(f"http://127.0.0.1:{port}", source).json("GET", path("jobs"))
     assert str(caught.value) == (
         f"http://127.0.0.1:{port} cannot be reached: Connection refused; "
-        "is the port still forwarded? as in: kubectl -n swell port-forward svc/swell 8080"
+        "check that the port is still forwarded, for example: kubectl -n swell port-forward svc/swell 8080"
     )
 
 
@@ -213,7 +230,7 @@ def test_a_name_that_nobody_knows_is_named(source):
     with pytest.raises(NoServer) as caught:
         asking("https://swell.invalid", source).json("GET", path("jobs"))
     assert str(caught.value) == (
-        "https://swell.invalid cannot be reached: the name 'swell.invalid' is not known here; check it, or your network"
+        "https://swell.invalid cannot be reached: host name 'swell.invalid' is unknown; check the name and your network"
     )
 
 
@@ -221,16 +238,16 @@ def test_an_http_server_called_with_tls_is_told_apart(source):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=lambda: listener.accept()[0].sendall(answer(400, b"")), daemon=True).start()
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        said = re.escape(f"{url} was called and does not speak TLS; is it http:// instead?")
+        said = re.escape(f"{url} does not use TLS; is the address http:// instead?")
         with pytest.raises(Rejected, match=said):
             asking(url, source).json("GET", path("jobs"))
 
 
-@pytest.mark.parametrize(("text", "why"), [(None, "No such file or directory"), ("x", "no certificate is in it")])
+@pytest.mark.parametrize(("text", "why"), [(None, "No such file or directory"), ("x", "it contains no certificate")])
 def test_a_ca_file_that_cannot_be_used_is_named(tmp_path, source, text, why):
     if text is not None:
         (tmp_path / "ca").write_text(text)
-    with pytest.raises(Rejected, match=f"the CA file {tmp_path}/ca cannot be used: {why}; name a PEM file"):
+    with pytest.raises(Rejected, match=f"the CA file {tmp_path}/ca cannot be used: {why}; name a readable PEM file"):
         asking("https://127.0.0.1:1", source, tmp_path / "ca").json("GET", path("jobs"))
 
 
@@ -258,12 +275,16 @@ def test_a_server_is_trusted_when_the_named_authority_vouches_for_it(front, pair
 @pytest.mark.parametrize(
     ("ca", "host", "said"),
     [
-        (None, "127.0.0.1", "self-signed certificate; name its fingerprint, as `swell up` printed it where it runs: "),
-        ("theirs", "127.0.0.1", "self-signed certificate; {1}/theirs.crt does not vouch for it: swell login {0} --ca "),
+        (None, "127.0.0.1", "self-signed certificate; give the fingerprint that `swell up` printed on the server: "),
+        (
+            "theirs",
+            "127.0.0.1",
+            "self-signed certificate; {1}/theirs.crt did not sign it; name another CA file: swell login {0} --ca ",
+        ),
         (
             "ours",
             "localhost",
-            "Hostname mismatch, certificate is not valid for 'localhost'.; call it by a name that its",
+            "Hostname mismatch, certificate is not valid for 'localhost'.; use a host name that is in its",
         ),
     ],
 )
@@ -286,11 +307,12 @@ def test_a_server_whose_fingerprint_was_named_is_trusted_by_any_name_and_no_othe
     assert (peer.asked, peer.tokens) == ([], [])
     other = Certificate(self_signed(tmp_path, "theirs").certificate, pair.key, is_own=True).fingerprint
     with pytest.raises(Denied) as caught:
-        Connection(Remote(url, Token(source), fingerprint=other)).json("GET", path("jobs"))
+        ServerConnection(Remote(url, Token(source), fingerprint=other)).json("GET", path("jobs"))
     assert str(caught.value) == (
-        f"the certificate of {url} is another than it was: its fingerprint is {shown}, and {other} was named. Somebody "
-        f"may be in between; if its operator has a new one, log in again: swell login {url} --fingerprint …"
+        f"the certificate of {url} has changed: its fingerprint is {shown}, not {other}. Someone "
+        "may be intercepting the connection; if the operator has a new certificate, log in again: "
+        f"swell login {url} --fingerprint …"
     )
     assert (peer.asked, peer.tokens) == ([], [])
-    assert Connection(Remote(url, Token(source), fingerprint=shown)).json("GET", path("jobs")) == {}
+    assert ServerConnection(Remote(url, Token(source), fingerprint=shown)).json("GET", path("jobs")) == {}
     assert peer.tokens == ["first"]

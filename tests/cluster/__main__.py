@@ -22,7 +22,7 @@ from .processes import GLANCE_S, Failed
 from .recipes import RECIPES, recipe_of
 
 FOLDER = Path(tempfile.gettempdir()) / "swell-cluster"
-PEERS = ("coscheduling",)  # schedulers that benchmarks race
+PEERS = ("coscheduling", "kueue")  # schedulers that benchmarks and experiments measure
 DOWN_S = 60.0  # three real nodes take three
 
 
@@ -81,7 +81,8 @@ def keep(options: argparse.Namespace) -> int:
         enough = {signal.SIGTERM, signal.SIGINT}
         signal.pthread_sigmask(signal.SIG_BLOCK, enough)
         operators = [name for name in options.operators.split(",") if name]
-        wanted = {"kwok": options.kwok, "kubelets": options.kubelets, "gpus": options.gpus, "operators": operators}
+        kwok = {"kwok": options.kwok, "kwok_cpus": options.kwok_cpus, "kwok_gpus": options.kwok_gpus}
+        wanted = {**kwok, "kubelets": options.kubelets, "gpus": options.gpus, "operators": operators}
         with Cluster(options.folder, images=[name for name in options.images.split(",") if name], **wanted):
             (options.folder / "ready").touch()
             signal.sigwait(enough)
@@ -95,6 +96,7 @@ def _start_keeper(options: argparse.Namespace) -> None:
     subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=True)
     folder.mkdir(parents=True)
     words = ["--folder", str(folder), "--kwok", str(options.kwok), "--kubelets", str(options.kubelets)]
+    words += ["--kwok-cpus", str(options.kwok_cpus), "--kwok-gpus", str(options.kwok_gpus)]
     words += ["--operators", options.operators, "--images", options.images, "--gpus", str(options.gpus)]
     with (folder / "keeper.log").open("wb") as log:
         keeper = subprocess.Popen(
@@ -133,6 +135,8 @@ def _parser() -> argparse.ArgumentParser:
         words.add_argument("--folder", type=Path, default=FOLDER, help="where logs, keys and data are (%(default)s)")
         if command is not down:
             words.add_argument("--kwok", type=int, default=0, help="how many simulated nodes")
+            words.add_argument("--kwok-cpus", type=int, default=64, help="CPUs of each (%(default)s)")
+            words.add_argument("--kwok-gpus", type=int, default=8, help="GPUs of each (%(default)s)")
             words.add_argument("--kubelets", type=int, default=0, help="how many real nodes, up to 3; needs root")
             words.add_argument("--gpus", type=int, default=0, help="how many GPUs each real node declares")
             words.add_argument("--operators", default="", help="of jobset,training,coscheduling")

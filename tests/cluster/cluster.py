@@ -36,6 +36,7 @@ class Cluster:
         *,
         kwok: int = 0,
         kwok_gpus: int = 8,
+        kwok_cpus: int = 64,
         kubelets: int = 0,
         gpus: int = 0,
         operators: Sequence[str] = (),
@@ -46,6 +47,7 @@ class Cluster:
         self.folder = folder
         self._kwok_nodes = kwok
         self._kwok_gpus = kwok_gpus  #: of each simulated node
+        self._kwok_cpus = kwok_cpus
         self._kubelets = kubelets
         self._gpus = gpus  #: of each real node
         self._operators = operators
@@ -105,7 +107,7 @@ class Cluster:
         self.kwok = Kwok(self.folder, self.api)
         undo.callback(self.kwok.stop)
         self.kwok.start()
-        add_nodes(self.api, render_nodes(self._kwok_nodes, gpus=self._kwok_gpus))
+        add_nodes(self.api, render_nodes(self._kwok_nodes, cpus=self._kwok_cpus, gpus=self._kwok_gpus))
 
     def _start_real_nodes(self, network: Network, undo: contextlib.ExitStack) -> None:
         self.dns = Dns(self.folder, self.kubeconfig, network.gateway)

@@ -40,6 +40,21 @@ def asked(log: Path, user: str) -> list[Asked]:
     return [_asked(event) for event in events if event["user"]["username"] == user and "objectRef" in event]
 
 
+def acted_for(log: Path, user: str) -> list[tuple[str, str, str, list[str]]]:
+    """What this service account has asked for in whose name: verb, resource, user, and for which job of Swell's."""
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    found = [event for event in events if event["user"]["username"] == user and "impersonatedUser" in event]
+    return [
+        (
+            event["verb"],
+            event["objectRef"]["resource"],
+            event["impersonatedUser"]["username"],
+            event["impersonatedUser"].get("extra", {}).get("swell.dev/job", []),
+        )
+        for event in found
+    ]
+
+
 def _asked(event: Object) -> Asked:
     about = event["objectRef"]
     what = "/".join(about[part] for part in ("resource", "subresource") if part in about)

@@ -1,7 +1,9 @@
 """What do containers on real nodes consist of? Files of this machine: no image can be pulled here.
 
 `busybox` is a static busybox with a link for each of its commands, and what sandboxes run. `python` is whatever
-Debian's python3 needs, `torch` what its python3-torch needs: the files of the packages and of all they depend on.
+Debian's python3 and a shell need, `torch` what its python3-torch needs: the files of the packages and of all that they
+depend on. `lammps` is Debian's LAMMPS with Open MPI and an ssh server, through which mpirun reaches other pods; it is
+set up as the MPI operator's images are: a Worker needs no command.
 `swell` is `python` with this source tree and the packages it needs, as deploy/Containerfile would install them.
 Pods name `swell.test/NAME:1` with `imagePullPolicy: Never`.
 """
@@ -15,7 +17,8 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .binaries import cache
@@ -24,8 +27,9 @@ from .processes import Failed, run
 BUSYBOX = Path("/bin/busybox")
 DPKG = Path("/var/lib/dpkg")
 PACKAGES = {
-    "python": ("python3",),
-    "torch": ("python3-torch",),
+    "python": ("python3", "dash"),
+    "torch": ("python3-torch", "dash"),
+    "lammps": ("lammps", "openmpi-bin", "openssh-server", "openssh-client", "coreutils", "dash"),
     "swell": ("python3", "libstdc++6", "coreutils", "dash"),
 }
 SOURCE = Path(__file__).parent.parent.parent / "src" / "swell"
@@ -33,7 +37,18 @@ DAY_S = 86400
 PLACE = "opt/swell"  # where Python finds it in the image
 COMMAND = "#!/usr/bin/python3\nimport sys\n\nfrom swell.cli import main\n\nsys.exit(main())\n"
 CONFIGS: dict[str, dict[str, object]] = {
-    "swell": {"Env": ["PATH=/usr/bin:/bin", f"PYTHONPATH=/{PLACE}", "PYTHONUNBUFFERED=1"], "User": "10001:0"}
+    "lammps": {"Env": ["PATH=/usr/bin:/bin", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]},
+    "swell": {"Env": ["PATH=/usr/bin:/bin", f"PYTHONPATH=/{PLACE}", "PYTHONUNBUFFERED=1"], "User": "10001:0"},
+}
+USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+#: instead of those of packages: every pod has another host key than the one seen before under its name
+FILES: dict[str, dict[str, str]] = {
+    "lammps": {
+        "etc/passwd": f"{USERS}sshd:x:100:65534::/run/sshd:/bin/false\n",
+        "etc/ssh/ssh_config": "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n",
+        "etc/ssh/sshd_config": "StrictModes no\nUsePAM no\nPidFile none\nHostKey /etc/ssh/host_key\n",
+        "run/sshd/.empty": "",
+    }
 }
 UNNEEDED = re.compile(r"^/usr/(share/(doc|man|locale|lintian|info)|include)/|\.a$")
 LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}  # as Debian merged them
@@ -69,7 +84,7 @@ def _fingerprint(name: str) -> str:
     if name == "busybox":
         return hashlib.sha256(BUSYBOX.read_bytes()).hexdigest()[:12]
     versions = run("dpkg-query", "-W", "-f", "${Package}=${Version}\n", *sorted(_closure(PACKAGES[name])))
-    made_of = hashlib.sha256(versions.encode())
+    made_of = hashlib.sha256(f"{versions}{CONFIGS.get(name)}{FILES.get(name)}".encode())
     for file in sorted(_source()) if name == "swell" else ():
         made_of.update(f"{file}\0".encode() + file.read_bytes())
     return made_of.hexdigest()[:12]
@@ -82,6 +97,7 @@ def _write_archive(name: str, target: Path) -> None:
         _add_busybox(tar) if name == "busybox" else _add_packages(tar, PACKAGES[name])
         if name == "swell":
             _add_swell(tar)
+        _add_files(tar, FILES.get(name, {}))
     with layer.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     config = {
@@ -110,8 +126,22 @@ def _add_base(tar: tarfile.TarFile) -> None:
         tar.addfile(entry)
     for link, to in LINKS.items():
         _add_link(tar, link, to)
-    _add_text(tar, "etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")
+    _add_text(tar, "etc/passwd", USERS)
     _add_text(tar, "etc/group", "root:x:0:\nnogroup:x:65534:\n")
+
+
+def _add_files(tar: tarfile.TarFile, files: Mapping[str, str]) -> None:
+    """Later than a package's own."""
+    for path, text in files.items():
+        _add_text(tar, path, text)
+    if "etc/ssh/sshd_config" in files:
+        _add_text(tar, "etc/ssh/host_key", _host_key(), mode=0o600)
+
+
+def _host_key() -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/key")
+        return Path(folder, "key").read_text()
 
 
 def _add_busybox(tar: tarfile.TarFile) -> None:

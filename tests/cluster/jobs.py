@@ -12,6 +12,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 PODS = "/api/v1/namespaces/default/pods"
 PYTORCHJOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+MPIJOBS = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
 SERVICES = "/api/v1/namespaces/default/services"
 ON_KWOK, ON_REAL = {"type": "kwok"}, {"type": "real"}
 
@@ -85,6 +86,26 @@ def pytorchjob(name: str, master: str, worker: str, *, workers: int, **options: 
         "kind": "PyTorchJob",
         "metadata": {"name": name},
         "spec": {"runPolicy": {"cleanPodPolicy": "None"}, "pytorchReplicaSpecs": specs},
+    }
+
+
+def mpijob(name: str, launcher: str, worker: str, *, workers: int, **options: Any) -> Object:
+    """A launcher and some workers, whose names are NAME-worker-INDEX.NAME; without retries."""
+
+    def replicas(count: int, script: str) -> Object:
+        made = template(script, **options)
+        del made["spec"]["restartPolicy"]  # the operator's is that of the replicas
+        return {"replicas": count, "restartPolicy": "Never", "template": made}
+
+    return {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": name},
+        "spec": {
+            "slotsPerWorker": 1,
+            "runPolicy": {"backoffLimit": 0, "cleanPodPolicy": "None"},
+            "mpiReplicaSpecs": {"Launcher": replicas(1, launcher), "Worker": replicas(workers, worker)},
+        },
     }
 
 

@@ -8,6 +8,7 @@ or nothing of its kind could be deleted any more.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,16 @@ from typing import Any
 
 import yaml
 
+from swell.experiments.kubernetes.contenders import coscheduling_configuration
+
 from .api import Api, Object
-from .binaries import module_file, program
+from .binaries import cache, module_file, program
 from .certificates import Certificates
 from .controlplane import LOOPBACK
 from .processes import Process, Word, free_port, is_ready, is_served
 
 CLIENT_RATE = ("--kube-api-qps=500", "--kube-api-burst=1000")  # the defaults, 20 and 30, make everything slow
+MPI_CRD = "manifests/base/kubeflow.org_mpijobs.yaml"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1"
 
 
@@ -168,6 +172,33 @@ class TrainingOperator(Operator):
         return documents
 
 
+class MpiOperator(Operator):
+    """MPIJobs. Its health port is fixed, so one runs on a machine at a time; others wait for it here."""
+
+    name = "mpi"
+    program = "mpi-operator"
+    NAMESPACE = "mpi-operator"  # of the Lease it takes, which cannot be turned off
+
+    def words(self) -> list[Word]:
+        lock = f"--lock-namespace={self.NAMESPACE}"
+        return [program("mpi-operator"), f"--kubeConfig={self.api.kubeconfig}", lock, *CLIENT_RATE]
+
+    def crds(self) -> list[Path]:
+        return [module_file("mpi-operator", MPI_CRD)]
+
+    def prepare(self) -> None:
+        self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.NAMESPACE}})
+        self._turn = (cache() / ".mpi-operator.lock").open("w")
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
+
+    def health(self) -> str:
+        return f"http://{LOOPBACK}:8080/healthz"
+
+    def stop(self) -> None:
+        super().stop()
+        self._turn.close()
+
+
 class Coscheduling(Operator):
     """A second kube-scheduler, `schedulerName: coscheduling`, that starts pod groups whole: what benchmarks race."""
 
@@ -175,24 +206,7 @@ class Coscheduling(Operator):
 
     def words(self) -> list[Word]:
         config = self.folder / "coscheduling.json"
-        waiting = {"permitWaitingTimeSeconds": 5, "podGroupBackoffSeconds": 0}
-        profile = {
-            "schedulerName": "coscheduling",
-            "plugins": {
-                "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
-                "queueSort": {"disabled": [{"name": "*"}], "enabled": [{"name": "Coscheduling"}]},
-            },
-            "pluginConfig": [{"name": "Coscheduling", "args": waiting}],
-        }
-        document = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": str(self.api.kubeconfig), "qps": 5000, "burst": 10000},
-            "podInitialBackoffSeconds": 1,
-            "podMaxBackoffSeconds": 2,
-            "profiles": [profile],
-        }
+        document = coscheduling_configuration(self.api.kubeconfig)
         config.write_text(json.dumps(document))
         ports = (f"--bind-address={LOOPBACK}", f"--secure-port={self.health_port}")
         return [program("coscheduling"), f"--config={config}", *ports, f"--cert-dir={self.folder / 'coscheduling'}"]
@@ -207,6 +221,7 @@ class Coscheduling(Operator):
 OPERATORS: dict[str, type[Operator]] = {
     "jobset": JobSet,
     "training": TrainingOperator,
+    "mpi": MpiOperator,
     "coscheduling": Coscheduling,
 }
 

@@ -277,6 +277,15 @@ RECIPES = (
         kept=("manifests/base/crds/kubeflow.org_pytorchjobs.yaml", "manifests/base/webhook/manifests.yaml"),
     ),
     Recipe(
+        "mpi-operator",
+        "0.6.0",
+        "github.com/kubeflow/mpi-operator",
+        (("mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator"),),
+        minutes=5,
+        disk_gib=1,
+        kept=("manifests/base/kubeflow.org_mpijobs.yaml",),
+    ),
+    Recipe(
         "coscheduling",
         "0.34.7",
         "sigs.k8s.io/scheduler-plugins",
@@ -285,6 +294,15 @@ RECIPES = (
         disk_gib=1,
         kept=("manifests/coscheduling/crd.yaml",),
         has_staging=True,
+    ),
+    Recipe(
+        "kueue",
+        "0.14.0",
+        "sigs.k8s.io/kueue",
+        (("kueue", "sigs.k8s.io/kueue/cmd/kueue"),),
+        minutes=8,
+        disk_gib=1,
+        kept=("config/components/crd/bases",),
     ),
     Recipe(
         "coredns", "1.12.0", "github.com/coredns/coredns", (("coredns", "."),), minutes=4, disk_gib=1, main=COREDNS_MAIN

@@ -18,6 +18,7 @@ def started(
     folder: Path,
     *,
     kwok: int = 0,
+    kwok_cpus: int = 64,
     kubelets: int = 0,
     gpus: int = 0,
     operators: Sequence[str] = (),
@@ -27,7 +28,10 @@ def started(
     if absent := missing(programs(kwok=kwok, kubelets=kubelets, operators=operators)):
         names = ", ".join(recipe.folder for recipe in absent)
         pytest.fail(f"the test cluster's programs are not built yet ({names}); run: {BUILD}")
-    with Cluster(folder, kwok=kwok, kubelets=kubelets, gpus=gpus, operators=operators, images=images) as cluster:
+    nodes = Cluster(
+        folder, kwok=kwok, kwok_cpus=kwok_cpus, kubelets=kubelets, gpus=gpus, operators=operators, images=images
+    )
+    with nodes as cluster:
         yield cluster
 
 

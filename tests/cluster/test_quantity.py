@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes.quantities import pod_resources
+from swell.engines.kubernetes.objects.amounts import pod_resources
 from swell.model.kubernetes_quantity import GPU, cpus_milli, parse_quantity, whole
 from swell.model.quantity import BadQuantity
 

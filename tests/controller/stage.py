@@ -8,8 +8,10 @@ from typing import TypeVar
 
 from specs import spec
 from swell.controller import Controller
+from swell.controller.cycle import Cycled
 from swell.controller.reporting import Reporting
-from swell.controller.watch import Cycled
+from swell.engines.workers.launches import render_launches
+from swell.model.assignment import Assignment
 from swell.model.cluster import Device, Node
 from swell.model.job import Array, AttemptId, Dimension, Role
 from swell.model.launch import GpuSeen, Launch, Observation, RunSeen, TaskSeen
@@ -46,6 +48,7 @@ class ScriptedEngine:
         self.silent: dict[str, float] = {}
         self.reports: list[Report] = []  #: that attempts which are over have left
         self.asked: list[tuple[object, ...]] = []
+        self.assignments: dict[AttemptId, Assignment] = {}
         self.launches: dict[AttemptId, tuple[Launch, ...]] = {}
 
     def observe(self) -> Observation:
@@ -53,13 +56,14 @@ class ScriptedEngine:
         reports, self.reports = tuple(self.reports), []
         return Observation(self.nodes, tasks, tuple(self.runs.values()), self.silent, reports)
 
-    def start(self, launches: tuple[Launch, ...]) -> None:
-        attempt = launches[0].attempt
-        self.launches[attempt] = launches
+    def start(self, assignment: Assignment) -> None:
+        attempt = assignment.attempt
+        self.assignments[attempt] = assignment
+        self.launches[attempt] = launches = render_launches(assignment)
         self.asked.append(("start", str(attempt), len(launches[0].lanes)))
 
-    def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
-        self.asked.append(("stop", str(attempt), grace_s))
+    def stop(self, attempt: AttemptId, grace_s: float, generation: int, *, evicts: bool = False) -> None:
+        self.asked.append(("evict" if evicts else "stop", str(attempt), grace_s))
 
     def forget(self, attempt: AttemptId) -> None:
         self.runs.pop(attempt, None)
@@ -206,6 +210,10 @@ class Stage:
     def launch(self, job: int) -> Launch:
         """Of its present attempt, on its first node."""
         return self.engine.launches[self.present(job)][0]
+
+    def assignment(self, job: int) -> Assignment:
+        """Of its present attempt."""
+        return self.engine.assignments[self.present(job)]
 
     def own(self, job: int) -> dict[str, str]:
         return dict(self.launch(job).own)

@@ -103,6 +103,42 @@ def test_room_of_an_arrays_last_lanes_is_given_on_as_they_fall_empty(stage: Stag
     assert stage.states(array, waits) == ["running", "starting"]
 
 
+def test_room_of_a_rank_that_has_succeeded_is_given_on_while_the_others_go_on(stage: Stage) -> None:
+    """Eight GPUs were idle behind a driver until it had ended as well."""
+    gang = stage.gang(4, gpus=1)
+    waits = stage.gang(1, gpus=1)
+    stage.cycle()
+    stage.began(gang, 0, 1, 2, 3)
+    stage.cycle()
+    assert stage.states(gang, waits) == ["running", "queued"]
+    stage.ended(gang, 1)
+    stage.cycle()
+    assert stage.states(gang, waits) == ["running", "starting"]
+    assert [lane.devices for lane in stage.launch(waits).lanes] == [("g1",)]
+    stage.restart()
+    stage.cycle()
+    assert stage.states(gang, waits) == ["running", "starting"]
+    stage.began(waits, 0)
+    for rank in (0, 2, 3):
+        stage.ended(gang, rank)
+    stage.run(gang, done=True)
+    stage.cycle()
+    assert stage.states(gang, waits) == ["succeeded", "running"]
+
+
+def test_room_of_a_rank_that_ended_is_kept_while_its_job_is_being_stopped(stage: Stage) -> None:
+    gang = stage.gang(4, gpus=1)
+    waits = stage.gang(1, gpus=1)
+    stage.cycle()
+    stage.began(gang, 0, 1, 2, 3)
+    stage.cycle()
+    stage.controller.cancel([gang], by="me", grace_s=None).result()
+    stage.cycle()
+    stage.ended(gang, 1)
+    stage.cycle()
+    assert stage.states(gang, waits) == ["stopping", "queued"]
+
+
 def test_an_array_that_gave_all_its_room_back_waits_and_goes_on_with_what_it_has_not_begun(stage: Stage) -> None:
     array = stage.array("0-9", 4)
     stage.cycle()
@@ -384,6 +420,6 @@ def test_who_has_an_answer_finds_it_in_the_next_plan(stage: Stage, monkeypatch: 
     }
     answer = asked[what]()
     was_answered: list[bool] = []
-    monkeypatch.setattr(stage.controller, "_tell", lambda _: was_answered.append(answer.done()))
+    monkeypatch.setattr(stage.controller._inbox, "tell", lambda _: was_answered.append(answer.done()))
     stored.set_result([])
     assert (was_answered, answer.done()) == ([False], True)

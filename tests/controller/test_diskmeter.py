@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from swell.controller.diskmeter import Account, DiskMeter
-from swell.model.diskuse import MIB, DiskUse
+from swell.controller.diskmeter import DiskAccount, DiskMeter
 from swell.model.job import JobId
+from swell.model.quota import MIB, DiskUse
 
 KIB = 1024
 
@@ -106,7 +106,7 @@ def test_what_is_being_removed_counts_no_more(disk: Disk) -> None:
 
 
 def test_a_pass_that_was_broken_off_is_not_counted_twice() -> None:
-    account = Account()
+    account = DiskAccount()
     account.add(1, 10)
     account.finish()
     account.add(1, 7)

@@ -10,6 +10,7 @@ from swell.model.launch import (
     CAUSE_DELETED,
     CAUSE_EVICTED,
     CAUSE_IMAGE,
+    CAUSE_LEFT_OUT,
     CAUSE_MEMORY,
     CAUSE_NODE_LOST,
     CAUSE_NOT_PLACED,
@@ -47,7 +48,7 @@ def test_one_that_is_killed_for_its_memory_fails_with_that(
     assert (stage.states(job), stage.job(job).exit_code) == (["failed"], 137)
     assert stage.why(job) == Reason(
         Code.OUT_OF_MEMORY,
-        f"task 0 was killed because it used {message}",
+        f"task 0 was killed because it needed {message}",
         {"job": job, "rank": 0, "exit_code": 137, "node": "a", "memory_mib": limit},
         f"give it more memory (--memory), or see what it did: swell logs --rank 0 {job}",
     )
@@ -72,7 +73,7 @@ def test_one_whose_image_cannot_be_used_fails_in_the_runtimes_words_and_is_not_t
         Code.IMAGE_UNAVAILABLE,
         f"the image of task 0 cannot be used: {problem}",
         {"job": job, "rank": 0, "exit_code": None, "node": "a", "problem": problem},
-        "correct the image's name, or what it needs to be pulled with, and submit it again",
+        "fix the image name or the pull credentials, and submit it again",
     )
 
 
@@ -98,7 +99,7 @@ def test_one_that_its_controller_has_given_up_fails_in_the_controllers_words(sta
 def object_deleted(job: int) -> Reason:
     return Reason(
         Code.OBJECT_DELETED,
-        "its PyTorchJob team/train was deleted by somebody with kubectl",
+        "its PyTorchJob team/train was deleted with kubectl",
         {"job": job, "object": "PyTorchJob team/train"},
         "nothing to do; submit it again to run it",
     )
@@ -139,6 +140,19 @@ def test_the_rest_of_it_is_stopped_also_of_an_array_whose_first_task_had_failed(
     stage.run(job, done=True)
     stage.cycle()
     assert (stage.states(job), stage.why(job)) == (["cancelled"], object_deleted(job))
+
+
+def test_a_gang_that_goes_on_without_a_task_succeeds_with_the_others_and_gives_its_room_back(stage: Stage) -> None:
+    job = stage.gang(2, gpus=1)
+    stage.begin(job)
+    stage.ended(job, 0, None, CAUSE_LEFT_OUT, "somebody has deleted its pod")
+    stage.cycle()
+    assert (stage.states(job), stage.asked_to("stop")) == (["running"], [])
+    assert [slot.is_empty for slot in stage.store.attempts(job)[0].slots] == [True, False]
+    stage.ended(job, 1, 0)
+    stage.run(job, done=True)
+    stage.cycle()
+    assert stage.states(job) == ["succeeded"]
 
 
 def test_one_that_was_cancelled_before_says_by_whom(stage: Stage) -> None:
@@ -274,9 +288,9 @@ def test_an_array_that_finds_no_place_gives_its_room_back_and_loses_no_task(stag
     assert (stage.store.tasks(job), stage.store.attempts(job)[0].outcome) == ([], "not-placed")
     assert stage.why(job) == Reason(
         Code.WAITING_TO_RETRY,
-        f"it is tried again in 1 s; the last time it could not be placed: {REFUSAL}",
+        f"it is retried in 1 s; it could not be placed the last time: {REFUSAL}",
         {"in_s": 1.0, "problem": REFUSAL},
-        "nothing to do; if it lasts, look at what the cluster says there",
+        "nothing to do; if this lasts, check the cluster",
     )
     assert stage.details(job, "Retrying") == [{"attempt": 1, "left": 4, "outcome": "not-placed", "problem": REFUSAL}]
     stage.cycle(1.0)
@@ -296,9 +310,9 @@ def test_while_it_waits_it_says_who_refused_it_and_the_pause_grows(stage: Stage)
         pauses.append(reason.evidence["in_s"])
         assert reason == Reason(
             Code.WAITING_TO_RETRY,
-            f"it is tried again in {pauses[-1]:.0f} s; the last time it could not be placed: no {number}",
+            f"it is retried in {pauses[-1]:.0f} s; it could not be placed the last time: no {number}",
             {"in_s": pauses[-1], "problem": f"no {number}"},
-            "nothing to do; if it lasts, look at what the cluster says there",
+            "nothing to do; if this lasts, check the cluster",
         )
         stage.cycle(60.0)
         assert stage.states(job) == ["starting"]
@@ -325,7 +339,7 @@ def test_what_was_refused_is_still_told_while_it_waits_for_room_and_after_a_cras
     stage.cycle(5.0)
     reason = stage.why(job)
     assert (reason.code, reason.evidence["problem"]) == (Code.WAITING_FOR_ROOM, REFUSAL)
-    assert reason.message.endswith(f"; the last time it could not be placed: {REFUSAL}")
+    assert reason.message.endswith(f"; it could not be placed the last time: {REFUSAL}")
     stage.finish(other, 0)
     stage.cycle()
     refuse(stage, job)
@@ -389,7 +403,7 @@ def is_held_for_its_object(stage: Stage, job: int) -> None:
     assert stage.states(job) == ["held"]
     assert stage.why(job) == Reason(
         Code.HELD,
-        f"its {OBJECT} was suspended by somebody else, with kubectl",
+        f"its {OBJECT} was suspended with kubectl",
         {"by": "kubectl", "job": job, "object": OBJECT},
         f"swell release {job}",
     )

@@ -24,11 +24,11 @@ def test_a_job_that_exceeds_its_estimate_gives_way_to_its_equals_and_says_why_it
     assert reason is not None
     assert (str(reason.code), reason.next) == (
         "OverEstimate",
-        "nothing to do: its turn comes; give a better --hours next time",
+        "nothing to do; it starts when its turn comes; next time, give a better --hours",
     )
     assert reason.message == (
-        "it has run for 3.0 h, longer than its estimate of 2.0 h, so others of its priority go first; "
-        f"it wants 0.1 CPUs, 4 GPUs; free here is 3.9 CPUs, 0 GPUs; the rest is held by job {other}"
+        "it has run for 3.0 h, longer than its estimate of 2.0 h, so other jobs of the same priority go first; "
+        f"it wants 0.1 CPUs, 4 GPUs; free here is 3.9 CPUs, 0 GPUs; the rest is used by job {other}"
     )
     assert (reason.evidence["estimate_s"], reason.evidence["ran_s"]) == (2 * HOUR_S, 3 * HOUR_S + 1)
 

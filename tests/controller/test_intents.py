@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from controller.stage import Stage
+from swell.controller.loop import Loop
 from swell.errors import Conflict, NotFound, Rejected, Unavailable
 from swell.model.job import After, JobState, ResizeMode
 from swell.model.launch import CAUSE_STOPPED
@@ -66,6 +67,7 @@ def test_what_has_never_begun_can_be_given_up_and_what_has_is_left_alone(stage: 
     given_up = stage.job(job)
     assert (given_up.reason_code, given_up.reason_evidence) == (Code.CANCELLED, {"by": "another scheduler"})
     assert (stage.kinds(job), stage.job(first).cancel_requested_by) == (["Submitted", "CancelRequested", "Ended"], None)
+    assert given_up.cancel_requested_by == "another scheduler"
 
 
 # -- hold and release ----------------------------------------------------------------------------------------
@@ -145,7 +147,7 @@ def test_an_immediate_one_is_held_at_once(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "why"),
-    [(AT_CHECKPOINT, "it has reported no checkpoint"), (NEVER, "it may not be resized (resize: never)")],
+    [(AT_CHECKPOINT, "has no checkpoint"), (NEVER, "may not be resized (resize: never)")],
 )
 def test_nothing_is_held_whose_work_would_be_lost(stage: Stage, mode: ResizeMode, why: str) -> None:
     job = stage.elastic(1, 4, resize=mode)
@@ -153,22 +155,27 @@ def test_nothing_is_held_whose_work_would_be_lost(stage: Stage, mode: ResizeMode
     assert refusal(stage, lambda: stage.controller.hold(job, by="ann"), job) == (
         Conflict,
         (
-            f"job 1 runs, and {why}: to hold it would lose its work; "
-            "wait for it, or start it again with: swell requeue --now 1"
+            f"job 1 is running and {why}, so holding it would lose its work; "
+            "wait for it, or end it with: swell cancel 1; swell requeue 1 starts it again later"
         ),
     )
 
 
 @pytest.mark.parametrize("mode", [AT_CHECKPOINT, IMMEDIATE])
-def test_a_running_array_is_not_held(stage: Stage, mode: ResizeMode) -> None:
+def test_no_task_of_a_running_array_is_stopped_to_hold_it(stage: Stage, mode: ResizeMode) -> None:
     """An immediate one was stopped and started again, over and over."""
     job = stage.array("0-3", 2, resize=mode)
     stage.cycle()
     stage.began(job, 0, 1)
     stage.run(job, in_use=(0, 1), left=2)
     stage.cycle()
-    kind, words = refusal(stage, lambda: stage.controller.hold(job, by="ann"), job)
-    assert (kind, words[:45]) == (Conflict, "job 1 runs, and it has reported no checkpoint")
+    stage.done(stage.controller.hold(job, by="ann"))
+    stage.cycle()
+    assert (stage.states(job), stage.asked_to("stop"), stage.asked_to("start")[1:]) == (
+        ["running"],
+        [],
+        [("start", "1.1", 0)],
+    )
 
 
 def test_what_is_not_held_cannot_be_released(stage: Stage) -> None:
@@ -256,17 +263,17 @@ def test_one_that_waits_or_is_held_cannot_be_started_again(stage: Stage) -> None
     assert refusal(stage, ask, job) == (Conflict, words.format("held"))
 
 
-def test_an_array_cannot_be_started_again(stage: Stage) -> None:
+def test_an_array_cannot_be_started_again_before_it_has_ended(stage: Stage) -> None:
     job = stage.array("0-1", 2)
     stage.cycle()
 
     def ask() -> object:
         return stage.controller.requeue(job, by="ann", is_now=True)
 
-    words = "job 1 is an array; its tasks cannot be started again while it runs"
-    assert refusal(stage, ask, job) == (Conflict, words)
-    stage.finish(job, 1, 1)
-    words = "job 1 is an array and has ended; submit what is missing as a new job"
+    words = (
+        "job 1 is an array that has not ended, and its tasks cannot be started again before it has; "
+        "wait for it, or end it with: swell cancel 1; then swell requeue 1 runs what has not succeeded"
+    )
     assert refusal(stage, ask, job) == (Conflict, words)
 
 
@@ -327,8 +334,8 @@ def test_one_that_was_to_follow_a_job_that_failed_waits_for_that_to_be_started_a
     assert refusal(stage, lambda: stage.controller.requeue(follower, by="ann", is_now=False), follower) == (
         Conflict,
         (
-            "job 2 is to start after job 1 has succeeded, but that one failed; "
-            "start that one again first (swell requeue 1), or submit this one without it"
+            "job 2 depends on job 1, which failed; "
+            "requeue job 1 first (swell requeue 1), or submit the job without that dependency"
         ),
     )
     requeue(stage, first)
@@ -384,7 +391,7 @@ def test_scaled_at_once_it_is_stopped_also_without_a_checkpoint(stage: Stage) ->
     assert (kind, words) == (
         Conflict,
         (
-            "job 1 runs, and it may not be resized (resize: never): to resize it would lose its work; "
+            "job 1 is running and may not be resized (resize: never), so resizing it would lose its work; "
             "stop and start it at once with: swell scale --now 1 N"
         ),
     )
@@ -392,6 +399,18 @@ def test_scaled_at_once_it_is_stopped_also_without_a_checkpoint(stage: Stage) ->
     assert stage.states(job) == ["stopping"]
     stage.finish(job, 143, cause=CAUSE_STOPPED)
     assert (stage.states(job), stage.job(job).width) == (["starting"], 2)
+
+
+def test_an_immediate_one_is_scaled_as_soon_as_there_is_room(stage: Stage) -> None:
+    """Without --now, too: somebody saw nothing happen."""
+    job = stage.elastic(1, 4, resize=IMMEDIATE)
+    stage.begin(job)
+    for width in (1, 3):
+        scale(stage, job, width)
+        assert stage.states(job) == ["stopping"]
+        stage.finish(job, 143, cause=CAUSE_STOPPED)
+        stage.begin(job)
+        assert (stage.states(job), stage.job(job).width) == (["running"], width)
 
 
 def test_scaled_to_what_it_has_nothing_happens(stage: Stage) -> None:
@@ -415,7 +434,7 @@ def test_a_width_that_the_job_did_not_ask_for_is_refused(stage: Stage, width: in
     stage.begin(job)
     assert refusal(stage, lambda: stage.controller.scale(job, width, by="ann", is_now=True), job) == (
         Rejected,
-        f"width {width} lies outside what job 1 asked for, 2..4",
+        f"width {width} is outside job 1's range, 2..4",
     )
 
 
@@ -425,7 +444,7 @@ def test_one_that_has_but_one_width_says_why_if_that_is_known(stage: Stage) -> N
     stage.begin(job)
     assert refusal(stage, lambda: stage.controller.scale(job, 4, by="ann", is_now=True), job) == (
         Rejected,
-        "width 4 lies outside what job 1 asked for, 1..1; it came by kubectl as a Job",
+        "width 4 is outside job 1's range, 1..1; it came by kubectl as a Job",
     )
 
 
@@ -441,7 +460,8 @@ def test_an_array_is_not_scaled(stage: Stage) -> None:
 def test_what_is_asked_of_one_that_has_ended_is_refused(stage: Stage) -> None:
     """Nobody ever answered, and whoever waited for that kept the server from ending."""
     job = stage.submit()
-    stage.controller.start()
-    stage.controller.close()
+    loop = Loop(stage.controller, stage.clock)
+    loop.start()
+    loop.close()
     with pytest.raises(Unavailable, match="the server is ending"):
         stage.controller.hold(job, by="me")

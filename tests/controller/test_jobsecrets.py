@@ -9,8 +9,8 @@ import pytest
 
 from swell.controller.jobsecrets import open_job_secrets
 from swell.controller.reporting import make_token
+from swell.machine.state_folder import StateFolder
 from swell.model.job import AttemptId
-from swell.state import StateFolder
 
 OLD, NEW = AttemptId(1, 1), AttemptId(2, 1)
 MADE = {OLD: 10.0, NEW: 30.0}  #: attempts that live, and when they were made

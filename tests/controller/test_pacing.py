@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from controller.stage import Stage
-from swell.controller.pacing import rest_s
+from swell.controller.loop import Loop, rest_s
 
 HOUR = 3600.0
 
@@ -44,11 +44,12 @@ def test_a_server_that_rests_ends_at_once(stage: Stage, monkeypatch: pytest.Monk
         rests.set()
         return HOUR
 
-    monkeypatch.setattr("swell.controller.cycle.rest_s", endless)
-    stage.controller.start()
+    monkeypatch.setattr("swell.controller.loop.rest_s", endless)
+    loop = Loop(stage.controller, stage.clock)
+    loop.start()
     stage.controller.look()
     assert rests.wait(20.0)
-    ending = threading.Thread(target=stage.controller.close, daemon=True)
+    ending = threading.Thread(target=loop.close, daemon=True)
     ending.start()
     ending.join(20.0)
     assert not ending.is_alive()

@@ -11,7 +11,7 @@ import pytest
 
 from controller.stage import REPORTING, Stage
 from swell.controller import Controller
-from swell.controller.erase import CheckpointFolders
+from swell.controller.retention import CheckpointFolders
 from swell.model.usage import Used
 
 DAY_S = 86400.0

@@ -6,7 +6,7 @@ import pytest
 
 from controller.stage import Stage
 from controller.yielders import wide
-from swell.model.job import JobState
+from swell.model.job import ExitAction, ExitRule, JobState
 from swell.model.launch import CAUSE_KEEPER, CAUSE_REBOOT, CAUSE_START, CAUSE_TIME_LIMIT
 from swell.model.reason import Code
 
@@ -29,6 +29,38 @@ def test_a_failed_job_is_tried_again_after_a_while_and_each_time_a_longer_one(st
     stage.finish(job, 7)
     record = stage.job(job)
     assert (waits, record.state, record.exit_code, record.failures) == ([1.0, 2.0, 4.0], JobState.FAILED, 7, 3)
+
+
+FOR_GOOD = ExitRule(ExitAction.FAIL, (42,))
+UNCOUNTED = ExitRule(ExitAction.IGNORE, (3,))
+
+
+def test_a_failure_that_its_job_calls_final_is_not_tried_again(stage: Stage) -> None:
+    job = stage.submit(retries=3, exit_rules=(FOR_GOOD,))
+    stage.begin(job)
+    stage.finish(job, 1)
+    stage.cycle(1.0)
+    stage.begin(job)
+    stage.finish(job, 42)
+    record = stage.job(job)
+    assert (record.state, record.exit_code, record.failures) == (JobState.FAILED, 42, 1)
+
+
+def test_a_failure_that_its_job_ignores_is_tried_again_without_using_up_a_retry(stage: Stage) -> None:
+    """Each time after a longer pause, so that it is not started all the time."""
+    job = stage.submit(retries=0, exit_rules=(UNCOUNTED,))
+    waits = []
+    for _ in range(3):
+        stage.begin(job)
+        stage.finish(job, 3)
+        retry_at = stage.job(job).retry_at
+        assert retry_at is not None
+        waits.append(retry_at - stage.clock.time)
+        stage.cycle(waits[-1])
+    stage.begin(job)
+    stage.finish(job, 1)
+    record = stage.job(job)
+    assert (waits, record.state, record.failures) == ([1.0, 2.0, 4.0], JobState.FAILED, 0)
 
 
 def test_a_retry_that_is_due_survives_a_crash(stage: Stage) -> None:

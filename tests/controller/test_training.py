@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp, log
+
 import pytest
 
 from controller.stage import Stage
@@ -52,6 +54,8 @@ def test_all_that_a_report_says_is_remembered(stage: Stage) -> None:
         profile=(Measure(2, 1, epochs=2, epoch_s=4.0, is_warm=True, steps=50, step_s=0.1, memory_mib=900.0),),
         metrics={"loss": 0.5},
         ends_at=1012.0 + 8 * 4.0,
+        measured_in=1,
+        last_epoch=(2, 4.0),
     )
 
 
@@ -78,7 +82,7 @@ def test_newer_epochs_count_more_than_older_ones(stage: Stage) -> None:
     job = training(stage)
     stage.say(job, epochs=((1, 50.0), (2, 10.0)))
     stage.say(job, epochs=((3, 20.0),))
-    assert stage.training(job).epoch_s() == ((2, 13.0),)
+    assert stage.training(job).epoch_s() == ((2, 1, pytest.approx(18.0)),)
 
 
 def resized(stage: Stage, job: int, width: int, epochs_done: float) -> None:
@@ -95,7 +99,7 @@ def test_each_width_is_measured_for_itself(stage: Stage) -> None:
     stage.say(job, begun=1, epochs=((1, 11.0), (2, 10.0)))
     resized(stage, job, 1, 2.0)
     stage.say(job, epochs=((3, 19.0), (4, 18.0)))
-    assert stage.training(job).epoch_s() == ((1, 18.0), (2, 10.0))
+    assert stage.training(job).epoch_s() == ((1, 1, 18.0), (2, 1, 10.0))
 
 
 def test_the_first_epoch_of_an_attempt_counts_only_until_another_does(stage: Stage) -> None:
@@ -112,8 +116,8 @@ def test_the_first_epoch_of_an_attempt_counts_only_until_another_does(stage: Sta
     resized(stage, job, 2, 4.0)
     stage.say(job, epochs=((5, 70.0),))
     seen.append(stage.training(job).epoch_s())
-    both = ((1, 18.0), (2, 10.0))
-    assert seen == [((2, 40.0),), ((2, 10.0),), ((2, 10.0),), both, both]
+    both = ((1, 1, 18.0), (2, 1, 10.0))
+    assert seen == [((2, 1, 40.0),), ((2, 1, 10.0),), ((2, 1, 10.0),), both, both]
 
 
 def test_of_first_epochs_alone_the_fastest_counts(stage: Stage) -> None:
@@ -122,15 +126,140 @@ def test_of_first_epochs_alone_the_fastest_counts(stage: Stage) -> None:
     resized(stage, job, 1, 1.0)
     resized(stage, job, 2, 1.0)
     stage.say(job, epochs=((2, 20.0),))
-    assert stage.training(job).epoch_s() == ((2, 20.0),)
+    assert stage.training(job).epoch_s() == ((2, 1, 20.0),)
 
 
-def test_a_first_epoch_that_is_long_counts_like_any_other(stage: Stage) -> None:
+def test_epochs_that_become_shorter_do_so_at_every_width(stage: Stage) -> None:
+    """A job whose epochs became shorter stayed for ever at the width that had been measured last."""
+    job = training(stage)
+    stage.say(job, begun=1, epochs=((1, 11.0), (2, 10.0)))
+    resized(stage, job, 1, 2.0)
+    stage.say(job, epochs=((3, 19.0), (4, 18.0)))
+    stage.say(job, epochs=((5, 8.0),))
+    assert stage.training(job).epoch_s() == ((1, 1, 10.0), (2, 1, pytest.approx(10.0 * 10.0 / 18.0)))
+
+
+def test_widths_of_a_job_that_counts_steps_are_compared_in_epochs_of_one_length(stage: Stage) -> None:
+    """Epochs became shorter between two measurements, and the later one looked like the faster width."""
+    job = training(stage)
+    stage.say(job, begun=1, steps=(100, 10.0), steps_per_epoch=1000)
+    stage.say(job, steps=(100, 10.0), steps_per_epoch=200)
+    resized(stage, job, 1, 2.0)
+    stage.say(job, begun=3, steps=(50, 8.0), steps_per_epoch=200)
+    at_first = stage.training(job).epoch_s()
+    stage.say(job, epochs=((3, 33.0),), steps=(50, 8.0), steps_per_epoch=50)
+    both = stage.training(job).epoch_s()
+    assert at_first == ((1, 1, pytest.approx(32.0)), (2, 1, pytest.approx(20.0)))
+    assert both == ((1, 1, pytest.approx(8.0)), (2, 1, pytest.approx(5.0)))
+
+
+def test_a_width_that_is_new_is_compared_in_epochs_of_the_same_length_too(stage: Stage) -> None:
+    """It was first measured in a shorter epoch than all others, and looked nearly twice as fast as they until the end.
+
+    Epochs that are shorter by as much as the job has become wider cannot be told from batches of each task's own.
+    """
+    job = training(stage)
+    stage.say(job, begun=1, steps=(100, 10.0), steps_per_epoch=1000)
+    resized(stage, job, 1, 1.0)
+    stage.say(job, begun=2, steps=(100, 20.0), steps_per_epoch=600)
+    assert stage.training(job).epoch_s() == ((1, 1, pytest.approx(120.0)), (2, 1, pytest.approx(60.0)))
+
+
+def test_fewer_steps_of_larger_batches_are_no_shorter_epoch(stage: Stage) -> None:
+    job = training(stage)
+    stage.say(job, begun=1, steps=(100, 10.0), steps_per_epoch=500)
+    resized(stage, job, 1, 1.0)
+    stage.say(job, begun=2, steps=(100, 10.0), steps_per_epoch=1000)
+    assert stage.training(job).epoch_s() == ((1, 1, pytest.approx(100.0)), (2, 1, pytest.approx(50.0)))
+    assert stage.training(job).trend == 0.0
+
+
+def test_steps_tell_at_once_that_epochs_become_shorter(stage: Stage) -> None:
+    """Only the third epoch of an attempt told it: a job that was resized in each looked ten times as long as it was."""
+    job = training(stage)
+    stage.say(job, begun=1, epochs_total=5.0, steps=(100, 10.0), steps_per_epoch=1000)
+    stage.saved(job, 1.0)
+    stage.say(job, epochs_done=1.0, steps=(900, 90.0), steps_per_epoch=1000)
+    stage.say(job, steps=(100, 10.0), steps_per_epoch=500)
+    assert stage.training(job).trend == pytest.approx(0.5 * log(0.5))
+    stage.say(job, steps=(100, 10.0), steps_per_epoch=500)
+    assert stage.training(job).trend == pytest.approx(0.5 * log(0.5)), "once for each epoch"
+
+
+def test_an_epoch_of_a_job_that_counts_steps_moves_its_own_width_alone(stage: Stage) -> None:
+    job = training(stage)
+    stage.say(job, begun=1, steps=(100, 10.0), steps_per_epoch=100)
+    resized(stage, job, 1, 1.0)
+    stage.say(job, begun=2, epochs=((2, 21.0), (3, 20.0)), steps=(100, 18.0), steps_per_epoch=100)
+    stage.say(job, epochs=((4, 10.0),), steps=(100, 18.0), steps_per_epoch=100)
+    assert stage.training(job).epoch_s() == ((1, 1, pytest.approx(17.0)), (2, 1, pytest.approx(10.0)))
+
+
+def test_the_first_epoch_that_an_attempt_measures_says_how_fast_its_width_is_beside_the_others(stage: Stage) -> None:
+    """What one measurement had made of a width beside another stayed so for ever: later ones moved both alike."""
+    job = training(stage)
+    stage.say(job, begun=1, epochs=((1, 11.0), (2, 10.0)))
+    resized(stage, job, 1, 2.0)
+    stage.say(job, epochs=((3, 19.0), (4, 18.0)))
+    resized(stage, job, 2, 4.0)
+    stage.say(job, epochs=((5, 21.0), (6, 20.0)))
+    assert stage.training(job).epoch_s() == ((1, 1, 18.0), (2, 1, pytest.approx(0.7 * 10.0 + 0.3 * 20.0)))
+
+
+def test_a_narrower_width_that_looks_faster_tells_that_epochs_have_become_shorter(stage: Stage) -> None:
+    """A job stood on one GPU of an empty cluster for ten hours: an early epoch, on four, had taken 1751 s, and the
+    next took 874 s on one, so four looked half as fast as one and were never tried again."""
+    job = training(stage)
+    stage.say(job, begun=1, epochs=((1, 1800.0), (2, 1751.0)))
+    resized(stage, job, 1, 2.0)
+    stage.say(job, epochs=((3, 700.0),))
+    [(_, _, one_s), (_, _, two_s)] = stage.training(job).epoch_s()
+    assert (one_s, two_s) == (700.0, pytest.approx(700.0 / 2 / exp(-0.35)))
+
+
+def test_a_width_that_is_a_little_slower_or_faster_than_expected_is_just_that(stage: Stage) -> None:
+    job = training(stage)
+    stage.say(job, begun=1, epochs=((1, 1000.0), (2, 1000.0)))
+    resized(stage, job, 1, 2.0)
+    stage.say(job, epochs=((3, 1500.0),))
+    assert stage.training(job).epoch_s() == ((1, 1, 1500.0), (2, 1, 1000.0))
+
+
+def test_the_very_first_epoch_counts_only_until_another_does_however_long_it_is(stage: Stage) -> None:
+    """The first epoch of the published models takes up to six times as long as the second."""
+    job = training(stage)
+    stage.say(job, begun=1, epochs=((1, 1751.0),))
+    alone = stage.training(job).epoch_s()
+    resized(stage, job, 1, 1.0)
+    stage.say(job, epochs=((2, 874.0),))
+    assert (alone, stage.training(job).epoch_s()) == (((2, 1, 1751.0),), ((1, 1, 874.0),))
+
+
+def test_epochs_that_become_shorter_are_expected_to_go_on_so_for_a_while(stage: Stage) -> None:
+    """At 100 epochs still to do, each as long as the first, a job of 22 minutes was believed to take three hours."""
+    job = training(stage)
+    stage.say(job, begun=1, epochs_total=5.0, epochs=((1, 99.0), (2, 80.0), (3, 40.0)))
+    stage.saved(job, 3.0)
+    known = stage.training(job)
+    assert known.trend == pytest.approx(0.5 * log(0.5))
+    following = exp(0.6 * known.trend), exp((0.6 + 0.36) * known.trend)
+    assert known.lengths == pytest.approx(sum(following) / 2)
+
+
+def test_epochs_that_are_alike_are_expected_to_stay_so(stage: Stage) -> None:
+    job = training(stage)
+    stage.say(job, begun=1, epochs_total=9.0, epochs=((1, 99.0), (2, 80.0), (3, 80.0)))
+    assert (stage.training(job).trend, stage.training(job).lengths) == (0.0, 1.0)
+
+
+def test_a_first_epoch_that_is_long_counts_like_any_other_unless_it_is_the_very_first(stage: Stage) -> None:
     """Warming up is a small part of it, and the next may be hours away."""
     job = training(stage)
-    stage.say(job, epochs=((1, 3000.0),))
-    stage.say(job, epochs=((2, 2000.0),))
-    assert stage.training(job).epoch_s() == ((2, 2700.0),)
+    stage.say(job, begun=1, epochs=((1, 3000.0), (2, 3000.0)))
+    resized(stage, job, 1, 2.0)
+    resized(stage, job, 2, 2.0)
+    stage.say(job, epochs=((3, 2000.0),))
+    assert stage.training(job).epoch_s() == ((2, 1, pytest.approx(0.7 * 3000.0 + 0.3 * 2000.0)),)
 
 
 def test_only_the_first_rank_counts_but_all_say_where_they_are(stage: Stage) -> None:

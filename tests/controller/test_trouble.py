@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller.stage import Stage
+from swell.model.launch import RunSeen
 from swell.model.reason import Code, Reason
 
 # -- trouble while starting ----------------------------------------------------------------------------------
@@ -20,9 +21,9 @@ def test_what_keeps_a_job_from_starting_is_told_and_written_once(stage: Stage) -
     assert (stage.states(job), stage.job(job).version) == (["starting"], version)
     assert stage.why(job) == Reason(
         Code.STARTING,
-        f"room is given on a; its processes are being started; {trouble}",
+        f"it has resources on a; its processes are being started; {trouble}",
         {"nodes": "a", "trouble": trouble},
-        "wait a moment; if it lasts, correct that, or cancel it",
+        "wait a moment; if this lasts, fix that, or cancel the job",
     )
 
 
@@ -54,9 +55,9 @@ def test_a_running_job_of_which_a_task_keeps_ending_says_so_until_it_is_over(sta
     assert stage.states(job) == ["running"]
     assert stage.why(job) == Reason(
         Code.TASK_TROUBLE,
-        f"it runs, but not all of it: {CRASHES.format(3)}",
+        f"it is running, but not completely: {CRASHES.format(3)}",
         {"job": job, "trouble": CRASHES.format(3)},
-        f"see what it did: swell logs {job}; correct that and submit it again, or wait",
+        f"see its output (swell logs {job}), fix that and submit it again, or wait",
     )
     assert stage.details(job, "TaskTrouble") == [{"trouble": CRASHES.format(2)}], "numbers that change are no Event"
     stage.is_in_trouble(job, "")
@@ -76,3 +77,15 @@ def test_a_machine_that_is_not_heard_of_is_told_before_a_task_in_trouble(stage: 
     stage.cycle()
     record = stage.job(job)
     assert (record.reason_code, record.reason_evidence["trouble"]) == (Code.TASK_TROUBLE, CRASHES.format(3))
+
+
+def test_why_outputs_were_not_sent_is_told_although_the_job_ends_with_that_news(stage: Stage) -> None:
+    """They were not there, and nothing said why: the trouble came with the end, and was dropped."""
+    job = stage.submit()
+    stage.begin(job)
+    trouble = "its outputs on a were not sent: 'results/x' cannot be read: Permission denied"
+    stage.ended(job, 0, 0, "")
+    stage.engine.runs[stage.present(job)] = RunSeen(stage.present(job), "a", 1, (), 0, True, trouble=trouble)
+    stage.cycle()
+    told = [event.detail for event in stage.store.events(job=job) if event.kind == "TaskTrouble"]
+    assert (stage.states(job), told) == (["succeeded"], [{"trouble": trouble}])

@@ -9,6 +9,7 @@ from controller.yielders import asked_for_another, team, wide
 from swell.model.job import JobState
 from swell.model.launch import CAUSE_STOPPED
 from swell.model.reason import Code
+from swell.model.training import Checkpoint
 
 
 @pytest.mark.parametrize(
@@ -130,3 +131,101 @@ def test_one_that_is_cancelled_while_it_yields_is_cancelled(stage: Stage) -> Non
     stage.cycle()
     stage.finish(job, 75)
     assert stage.states(job, other) == ["cancelled", "starting"]
+
+
+# -- exit 0 before the last epoch ------------------------------------------------------------------------------------
+
+
+def resumed(stage: Stage) -> int:
+    """Its second attempt runs, from a checkpoint of 4 of 10 epochs."""
+    job, _ = asked_for_another(stage)
+    stage.saved(job, 4.0, seconds=5.0)
+    stage.finish(job, 0)
+    stage.begin(job)
+    return job
+
+
+def test_one_that_went_on_and_trained_nothing_says_what_its_script_may_reckon_wrongly(stage: Stage) -> None:
+    """A Lightning script was given EPOCHS - EPOCHS_DONE epochs and a checkpoint that counts the ones before: its second
+    attempt had nothing to do, ended with 0, and 'all its tasks ended well', with half of its epochs."""
+    job = resumed(stage)
+    stage.finish(job, 0, seconds=5.0)
+    record = stage.job(job)
+    assert (record.state, record.reason_code, record.exit_code) == (JobState.SUCCEEDED, Code.ENDED_EARLY, 0)
+    assert stage.why(job).to_document() == {
+        "code": "EndedEarly",
+        "message": "it resumed from a checkpoint of 4 of 10 epochs, trained none of the remaining epochs, and "
+        "ended with exit "
+        "code 0",
+        "evidence": {"job": job, "done": 4.0, "total": 10.0, "trained": 0.0},
+        "next": f"see its output (swell logs {job}); a trainer that counts the epochs of its checkpoint, such "
+        f"as Lightning, needs the total of 10 (max_epochs=EPOCHS), not the remaining epochs (EPOCHS - "
+        f"EPOCHS_DONE); fix that, then run: swell requeue {job}",
+    }
+    assert stage.details(job, "Ended")[0]["reason"] == "EndedEarly"
+
+
+def test_one_that_stops_early_has_succeeded_and_says_how_far_it_came(stage: Stage) -> None:
+    job = resumed(stage)
+    stage.saved(job, 6.0, seconds=100.0)
+    stage.finish(job, 0)
+    assert (stage.states(job), stage.job(job).exit_code) == (["succeeded"], 0)
+    assert stage.why(job).to_document() == {
+        "code": "EndedEarly",
+        "message": "it ended with exit code 0 after 6 of 10 epochs",
+        "evidence": {"job": job, "done": 6.0, "total": 10.0, "trained": 2.0},
+        "next": f"nothing to do if it was meant to stop early; otherwise see its output: swell logs {job}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("done", "code"),
+    [
+        pytest.param(4.0, Code.ENDED_EARLY, id="its last checkpoint was long before its end"),
+        pytest.param(9.97, None, id="a last epoch that counts for a little less"),
+        pytest.param(10.0, None, id="all"),
+    ],
+)
+def test_one_that_tells_its_checkpoints_only_may_have_trained_after_the_last_of_them(
+    stage: Stage, done: float, code: Code | None
+) -> None:
+    job = resumed(stage)
+    checkpoint = Checkpoint(done, None, stage.clock.time, 2)
+    stage.say(job, epochs_done=done, checkpoint=checkpoint, is_deaf=True)
+    stage.finish(job, 0)
+    assert (stage.states(job), stage.job(job).reason_code) == (["succeeded"], code)
+
+
+def test_one_that_never_said_how_many_epochs_there_are_has_just_succeeded(stage: Stage) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.saved(job, 3.0, seconds=100.0)
+    stage.finish(job, 0)
+    assert (stage.states(job), stage.job(job).reason_code) == (["succeeded"], None)
+
+
+# -- the last epoch --------------------------------------------------------------------------------------------------
+
+
+def test_one_that_notifies_is_not_stopped_at_its_last_checkpoint(stage: Stage) -> None:
+    """It was to shrink, was stopped at its last checkpoint, and started again with nothing to do."""
+    job, _ = asked_for_another(stage)
+    checkpoint = Checkpoint(10.0, None, stage.clock.time, 1)
+    stage.say(job, epochs_done=10.0, checkpoint=checkpoint, is_deaf=True)
+    stage.cycle(10_000.0)  # its deadline is long over
+    assert (stage.states(job), stage.asked_to("stop")) == (["running"], [])
+    stage.finish(job, 0)
+    assert (stage.states(job), stage.job(job).attempts) == (["succeeded"], 1)
+
+
+@pytest.mark.parametrize(("done", "is_asked"), [(8.0, True), (9.0, False), (9.5, True), (10.0, False)])
+def test_one_in_its_last_epoch_is_not_asked_to_yield_unless_it_saves_within_it(
+    stage: Stage, done: float, is_asked: bool
+) -> None:
+    job = stage.elastic(1, 4)
+    stage.begin(job)
+    stage.say(job, begun=1, epochs_total=10.0)
+    stage.saved(job, done, seconds=1000.0)
+    stage.elastic(2, 2)
+    stage.cycle(0.0)
+    assert ("AskedToYield" in stage.kinds(job)) == is_asked

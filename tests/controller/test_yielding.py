@@ -6,8 +6,10 @@ import pytest
 
 from controller.stage import Stage
 from controller.yielders import asked_for_another, kinds_after, team, wide
+from swell.controller.yielding import UNASKED_S_MIN
 from swell.model.job import JobState, ResizeMode
 from swell.model.launch import CAUSE_STOPPED
+from swell.model.reason import Code
 from swell.model.training import Control
 
 # -- asked ----------------------------------------------------------------------------------------------------
@@ -25,6 +27,17 @@ def test_a_job_that_shrinks_goes_on_from_its_checkpoint_and_loses_nothing(stage:
     told = {name: stage.own(job)[name] for name in ("EPOCHS_DONE", "SWELL_CHECKPOINT", "SWELL_WIDTH")}
     assert told == {"EPOCHS_DONE": "4", "SWELL_CHECKPOINT": f"/checkpoints/{job}/four", "SWELL_WIDTH": "2"}
     assert kinds_after(stage, job, "AskedToYield") == ["AskedToYield", "Yielded", "Started"]
+
+
+def test_an_event_says_when_it_starts_at_another_width_than_was_decided(stage: Stage) -> None:
+    """It was to come back with 2 GPUs; while it stopped, a job came that goes before it and wants one of them."""
+    job, _ = asked_for_another(stage)
+    assert "decided_width" not in stage.details(job, "Started")[0]
+    stage.elastic(1, 1, priority=9)
+    stage.saved(job, 4.0, seconds=30.0)
+    stage.finish(job, 75, seconds=1.0)
+    [_, again] = stage.details(job, "Started")
+    assert (again["width"], again["decided_width"]) == (1, 2)
 
 
 def test_the_order_to_stop_is_taken_back_with_the_attempt(stage: Stage) -> None:
@@ -73,6 +86,50 @@ def test_ranks_stop_where_none_of_them_can_be_before_it_has_heard_of_it(stage: S
     stage.controller.has_begun(stage.present(job), 1, 6)
     stage.done(stage.controller.requeue(job, by="ann", is_now=False))
     assert stage.control(job) == Control(10)
+
+
+def measured_team(stage: Stage, into_the_epoch_s: float) -> int:
+    """A gang of two; an epoch takes it 100 s, and it is so far in its 4th."""
+    job = stage.gang(2)
+    stage.begin(job)
+    stage.say(job, rank=1, begun=1)
+    stage.say(job, begun=3, epochs=((1, 100.0), (2, 100.0)))
+    stage.say(job, begun=4, rank=1)
+    stage.saved(job, 3.0, seconds=into_the_epoch_s)
+    stage.done(stage.controller.requeue(job, by="ann", is_now=False))
+    return job
+
+
+@pytest.mark.parametrize(("into_the_epoch_s", "last"), [(10.0, 4), (74.0, 4), (76.0, 5)])
+def test_ranks_stop_at_the_end_of_a_long_epoch_that_has_most_of_it_still_to_come(
+    stage: Stage, into_the_epoch_s: float, last: int
+) -> None:
+    """A gang that was asked in the first minute of an epoch of two hours did that epoch and another one."""
+    assert stage.control(measured_team(stage, into_the_epoch_s)) == Control(last)
+
+
+def test_one_that_allows_either_is_stopped_inside_a_long_epoch_and_is_told_why(stage: Stage) -> None:
+    """Its 4th began at 1100 and takes 90 s; job 2 came at 1120."""
+    job = wide(stage, resize=ResizeMode.EITHER)
+    stage.say(job, begun=4, epochs=((2, 90.0), (3, 90.0)))
+    stage.cycle(20.0)
+    stage.elastic(2, 2)
+    stage.cycle(0.0)
+    told = "it stops now and repeats 20 s of work, because its epoch ends in about 70 s"
+    assert stage.details(job, "Stopping") == [{"cause": f"shrinks from 4 to 2 for job 2; {told}", "grace_s": 30.0}]
+    stage.finish(job, 143, cause=CAUSE_STOPPED)
+    assert (stage.job(job).lost_gpu_seconds, stage.own(job)["EPOCHS_DONE"]) == (4 * 20.0, "3")
+
+
+def test_one_that_allows_either_goes_on_to_the_end_of_an_epoch_that_is_near(stage: Stage) -> None:
+    job = wide(stage, resize=ResizeMode.EITHER)
+    stage.say(job, begun=4, epochs=((2, 90.0), (3, 90.0)))
+    stage.cycle(80.0)
+    stage.elastic(2, 2)
+    stage.cycle(0.0)
+    [told] = stage.details(job, "AskedToYield")
+    why = "it continues until the end of its epoch, because its epoch ends in about 10 s, and stopping now would repeat"
+    assert (told["cause"], told["when"]) == (f"shrinks from 4 to 2 for job 2; {why} 80 s of work", "at-checkpoint")
 
 
 def test_an_immediate_one_is_stopped_at_once(stage: Stage) -> None:
@@ -160,6 +217,22 @@ def test_one_that_nobody_asked_is_stopped_too_instead_of_waiting_for_ever(stage:
     assert (stage.states(job), stage.job(job).lost_gpu_seconds) == (["starting"], 0.0)
 
 
+def test_one_that_always_yields_unasked_does_not_start_more_often_than_every_half_minute(stage: Stage) -> None:
+    """A user's job that saved and left at once came back at once, for ever: an attempt in each cycle, all of them
+    stored, and none of it counted by a limit."""
+    job = stage.elastic(1, 4)
+    for epoch in (1.0, 2.0, 3.0):
+        stage.begin(job)
+        stage.saved(job, epoch, seconds=2.0)
+        stage.finish(job, 75)
+        assert (stage.states(job), stage.why(job).code) == (["queued"], Code.WAITING_TO_RETRY)
+        stage.cycle(UNASKED_S_MIN - 3.0)
+        assert stage.states(job) == ["queued"]
+        stage.cycle(1.0)
+        assert stage.states(job) == ["starting"]
+    assert stage.job(job).failures == 0
+
+
 def test_and_fails_if_it_has_not_saved_anything_since_its_start(stage: Stage) -> None:
     """It would come back and do the same for ever."""
     job = stage.elastic(1, 4)
@@ -209,6 +282,6 @@ def test_epochs_after_the_last_checkpoint_are_done_again_and_may_be_reported_aga
 
 def test_the_loop_wakes_up_for_a_deadline(stage: Stage) -> None:
     asked_for_another(stage)
-    assert stage.controller._patience() == 15.0
+    assert stage.controller.next_due() == stage.clock.time + 300.0
     stage.cycle(290.0)
-    assert stage.controller._patience() == 10.0
+    assert stage.controller.next_due() == stage.clock.time + 10.0

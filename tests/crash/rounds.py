@@ -29,7 +29,7 @@ from swell.client import Client, Job
 from swell.client.connection import path
 from swell.client.embedded import ensure_server, stop_server
 from swell.errors import SwellError
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 KILLS = 4
 TASK = r"""

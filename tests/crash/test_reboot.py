@@ -14,7 +14,7 @@ import pytest
 
 from swell.client import Client
 from swell.client.embedded import stop_server
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 from swell.worker import processes
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

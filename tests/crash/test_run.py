@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from swell.client.embedded import stop_server
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 SWELL = str(Path(sys.executable).with_name("swell"))
 SCRIPT = 'echo one; while [ ! -e "$0" ]; do sleep 0.05; done; echo two; exit 4'
@@ -30,6 +30,6 @@ def test_a_run_whose_server_is_killed_shows_everything_once_and_ends_with_the_jo
         gate.touch()
         rest = process.stdout.read()
         assert (first + rest, process.wait(60)) == ("one\ntwo\n", 4)
-        assert "the server has died; starting it again (the job goes on)" in process.stderr.read()
+        assert "the server has crashed; restarting it (the job keeps running)" in process.stderr.read()
     finally:
         stop_server(state)

@@ -26,7 +26,7 @@ from typing import Any
 
 from swell.client import Client
 from swell.client.embedded import ensure_server
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 from .rounds import end_everything, left_behind, play
 

@@ -23,6 +23,7 @@ Document = dict[str, Any]
 VARIANTS: dict[str, Document] = {
     "as it is": {},
     "openshift": {"fsGroup": None},
+    "in all namespaces": {"clusterWide": True},
     "in two namespaces": {"namespaces": ["ml", "hpc"]},
     "with jobs in one of two": {"namespaces": ["ml", "hpc"], "jobsNamespace": "ml", "createJobsNamespace": False},
     "with doors": {
@@ -55,8 +56,10 @@ VARIANTS: dict[str, Document] = {
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
         "podAnnotations": {"c": "d"},
-        "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}]},
+        "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}], "egressPorts": [443, 16443]},
     },
+    "in users' names": {"impersonation": {"users": ["anna", "ben"], "groups": ["ml-team"]}},
+    "with a standby": {"replicas": 2, "affinity": {"podAffinity": {}, "nodeAffinity": {}}},
     "on a claim that is there": {"persistence": {"existingClaim": "mine"}, "networkPolicy": {"enabled": False}},
 }
 

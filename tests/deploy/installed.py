@@ -42,6 +42,16 @@ class Installed:
         self._helm("upgrade", "swell", CHART, *self._as_here(), values={**self._values, **values})
         self._until_replaced(before)
 
+    def upgrade_all(self, **values: Any) -> None:
+        """Of several pods: until none of the old ones is left and all new ones are ready."""
+        before = set(self.api.until(SERVERS, bool))
+        self._helm("upgrade", "swell", CHART, *self._as_here(), values={**self._values, **values})
+        self.api.until(
+            SERVERS,
+            lambda items: not before & set(items) and all(map(is_ready, items.values())),
+            patience_s=2 * PATIENCE_S,
+        )
+
     def uninstall(self) -> None:
         self._helm("uninstall", "swell", "--ignore-not-found")
         self.api.until(SERVERS, lambda items: not items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from swell.config import parse_config
-from swell.listening import read_listening
+from swell.machine.listening import read_listening
 
 from .chart import CHART, JOBS_NAMESPACE, NAMESPACE, VARIANTS, helm, of_kind, render_manifests, rendered
 
@@ -48,7 +49,15 @@ def test_nothing_of_helm_is_in_the_plain_manifests() -> None:
         ({"jobsNamespace": "Not_A_Name"}, "does not match pattern"),
         ({"config": {"notices": {"addresses": ["hooks.slack.com"]}}}, "does not match pattern"),
         ({"config": {"notices": {"commands": True}}}, "additional properties 'commands' not allowed"),
+        ({"clusterWide": "yes"}, "got string, want boolean"),
+        ({"clusterWide": True, "namespaces": ["ml"]}, "clusterWide is true and namespaces are named"),
+        ({"impersonation": {"users": ["*"]}}, "not"),
+        ({"impersonation": {"groups": ["*"]}}, "not"),
+        ({"impersonation": {"groups": ["ml", "system:masters"]}}, "impersonation.groups names system:masters"),
+        ({"networkPolicy": {"egressPorts": []}}, "minItems: got 0, want 1"),
+        ({"networkPolicy": {"egressPorts": [0]}}, "minimum: got 0, want 1"),
         ({"service": {"port": "eighty"}}, "got string, want integer"),
+        ({"replicas": 0}, "minimum: got 0, want 1"),
         ({"image": {"pullPolicy": "Sometimes"}}, "value must be one of"),
         ({"doors": {"enabled": True}}, "doors.user is needed: whoever reaches a door acts as this user of the cluster"),
         ({"doors": {"enabled": True, "user": "eva", "from": []}}, "minItems: got 0, want 1"),
@@ -112,7 +121,8 @@ def test_doors_are_served_under_the_old_names_and_ports_and_act_as_the_user_that
 @pytest.mark.parametrize(
     ("variant", "made", "bound"),
     [
-        ("as it is", ["swell-jobs"], []),
+        ("as it is", ["swell-jobs"], ["swell-jobs"]),
+        ("in all namespaces", ["swell-jobs"], []),
         ("in two namespaces", ["swell-jobs"], ["hpc", "ml", "swell-jobs"]),
         ("with jobs in one of two", [], ["hpc", "ml"]),
     ],
@@ -131,6 +141,50 @@ def test_jobs_that_name_no_namespace_have_one_that_is_not_the_servers(
         "--namespace=swell",
         f"--jobs-namespace={given}",
     ]
+
+
+def test_it_may_act_as_those_who_are_named_and_as_nobody_else_beside_accounts_of_its_namespaces() -> None:
+    def rules(values: dict[str, Any]) -> list[dict[str, Any]]:
+        roles = [one for one in rendered(values) if one["kind"] in ("Role", "ClusterRole")]
+        return [rule for role in roles for rule in role["rules"] if "impersonate" in rule["verbs"]]
+
+    own = [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["userextras/swell.dev/job"], "verbs": ["impersonate"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]},
+    ]
+    assert rules({}) == own
+    named = {"users": ["anna", "ben"], "groups": ["ml-team"]}
+    assert rules({"impersonation": named}) == [
+        *own,
+        *(
+            {"apiGroups": [""], "resources": [what], "resourceNames": names, "verbs": ["impersonate"]}
+            for what, names in named.items()
+        ),
+    ]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_may_create_jobs_everywhere_only_where_that_was_asked_for(variant: str) -> None:
+    bindings = of_kind(rendered(VARIANTS[variant]), "ClusterRoleBinding")
+    everywhere = ["swell-swell-run"] if VARIANTS[variant].get("clusterWide") else []
+    everywhere += ["swell-swell-impersonate"] if VARIANTS[variant].get("impersonation") else []
+    assert sorted(bindings) == sorted([*everywhere, "swell-swell-view"])
+
+
+@pytest.mark.parametrize(("variant", "ports"), [("as it is", [443, 6443, 8443]), ("with everything", [443, 16443])])
+def test_the_server_connects_to_names_and_to_tls_ports_and_never_to_a_clouds_metadata(
+    variant: str, ports: list[int]
+) -> None:
+    policy = of_kind(rendered(VARIANTS[variant]), "NetworkPolicy")["swell"]["spec"]
+    [names, others] = policy["egress"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert names == {"ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    assert [port["port"] for port in others["ports"]] == ports
+    metadata = (ipaddress.ip_address("169.254.169.254"), ipaddress.ip_address("fd00:ec2::254"))
+    blocks = [block["ipBlock"] for block in others["to"]]
+    for address in metadata:
+        [block] = [one for one in blocks if address in ipaddress.ip_network(one["cidr"])]
+        assert any(address in ipaddress.ip_network(one) for one in block["except"])
 
 
 def test_doors_let_in_pods_beside_the_server_and_those_of_jobs_unless_somebody_else_is_named() -> None:
@@ -160,8 +214,39 @@ def test_the_server_understands_how_it_is_to_listen(variant: str) -> None:
 
 
 def test_one_server_is_replaced_by_the_next_and_never_beside_it() -> None:
-    spec = of_kind(rendered(), "Deployment")["swell"]["spec"]
+    documents = rendered()
+    spec = of_kind(documents, "Deployment")["swell"]["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert "affinity" not in spec["template"]["spec"]
+    assert of_kind(documents, "PodDisruptionBudget") == {}
+
+
+def test_a_standby_is_on_the_node_of_the_disk_and_never_evicted_together_with_the_server() -> None:
+    documents = rendered(VARIANTS["with a standby"])
+    selector = {"app.kubernetes.io/name": "swell", "app.kubernetes.io/instance": "swell"}
+    spec = of_kind(documents, "Deployment")["swell"]["spec"]
+    one_by_one = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    assert (spec["replicas"], spec["strategy"]) == (2, one_by_one)
+    beside = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": selector}}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}
+    assert spec["template"]["spec"]["affinity"] == {"nodeAffinity": {}, "podAffinity": rule}
+    budget = of_kind(documents, "PodDisruptionBudget")["swell"]["spec"]
+    assert (budget["maxUnavailable"], budget["selector"]) == (1, {"matchLabels": selector})
+    without = rendered({"replicas": 2, "podDisruptionBudget": {"enabled": False}})
+    assert of_kind(without, "PodDisruptionBudget") == {}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_services_send_requests_to_the_pod_that_serves(variant: str) -> None:
+    """All pods are ready, also the one that stands by."""
+    documents = rendered(VARIANTS[variant])
+    template = of_kind(documents, "Deployment")["swell"]["spec"]["template"]["metadata"]["labels"]
+    services = [one["spec"] for one in documents if one["kind"] == "Service" and "selector" in one["spec"]]
+    assert services
+    for spec in services:
+        assert spec["selector"].pop("swell.dev/serves") == "true"
+        assert spec["selector"].items() <= template.items()
+    assert "swell.dev/serves" not in template
 
 
 def test_other_settings_make_another_pod() -> None:

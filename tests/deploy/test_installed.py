@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.api import Api
 from cluster.binaries import program
 from cluster.cluster import Cluster
 from cluster.images import name_of
 from cluster.starting import module_cluster
+from docs.blocks import Block
+from docs.reader import Reader, registered
+from docs.recipes import Tier
+from docs.registry import RECIPES
 from server import SWELL
 
 from .chart import JOBS_NAMESPACE, NAMESPACE, VARIANTS, Document
@@ -38,11 +47,17 @@ answer = connection.getresponse()
 print(answer.status, answer.read().decode())
 """
 
-cluster = module_cluster(kubelets=1, images=("swell",))
+cluster = module_cluster(kubelets=1, gpus=1, images=("swell",))
+
+
+@pytest.fixture(scope="module")
+def ml(cluster: Cluster) -> None:
+    """The namespace that the chart names."""
+    cluster.api.kubectl("create", "namespace", "ml")
 
 
 @pytest.fixture(scope="module", params=UIDS)
-def installed(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Installed]:
+def installed(request: pytest.FixtureRequest, cluster: Cluster, ml: None) -> Iterator[Installed]:
     made = Installed(cluster, values(VARIANTS[request.param]), uid=UIDS[request.param])
     try:
         made.install()
@@ -54,7 +69,7 @@ def installed(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Inst
 
 def values(variant: Document) -> Document:
     small = {"resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}}
-    return {**variant, **small, "doors": {"enabled": True, "user": BEN}}
+    return {**variant, **small, "namespaces": ["ml"], "doors": {"enabled": True, "user": BEN}}
 
 
 def ask(
@@ -67,10 +82,9 @@ def ask(
 
 
 @pytest.fixture(scope="module")
-def tokens(cluster: Cluster) -> dict[str, str]:
+def tokens(cluster: Cluster, ml: None) -> dict[str, str]:
     """Of two service accounts: anna may create pods in her namespace, ben may not."""
     api = cluster.api
-    api.kubectl("create", "namespace", "ml")
     for name in ("anna", "ben"):
         api.kubectl("create", "serviceaccount", name, "-n", "ml")
     api.kubectl("create", "role", "pods", "-n", "ml", "--verb=create", "--resource=pods")
@@ -137,9 +151,8 @@ def test_what_a_user_may_not_create_is_refused(installed: Installed, tokens: dic
         assert (status, answer["error"]["message"]) == (
             403,
             (
-                f"'system:serviceaccount:ml:{name}' may not create a Pod (v1) in namespace {namespace!r}, and Swell "
-                "creates nothing there that you could not create yourself; "
-                "ask for that right, or name another namespace"
+                f"'system:serviceaccount:ml:{name}' may not create a Pod (v1) in namespace {namespace!r}, and "
+                "Swell creates only what you could create yourself; ask for that permission, or name another namespace"
             ),
         )
     assert ask(installed, "GET", "/api/v1/jobs", token="forged")[0] == 401
@@ -206,6 +219,55 @@ def test_every_command_works_with_the_server_in_its_pod(installed: Installed, tm
     laptop.swell("delete", gang, wide)
     assert not {int(gang), int(wide)} & {one["id"] for one in json.loads(laptop.swell("ps", "-a", "-o", "json"))}
     installed.api.until(f"{JOB_PODS}?labelSelector=swell.dev/job%3D{gang}", lambda items: not items)
+
+
+# -- as docs/kubernetes.md says --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reader_of(installed: Installed, folder: Path) -> Iterator[Reader]:
+    """Somebody with kubectl; what they leave in the background ends with them."""
+    kubectl = {"PATH": f"{program('kubectl').parent}:/usr/bin:/bin", "KUBECONFIG": str(installed.api.kubeconfig)}
+    known = {
+        "pod": installed.pod()["status"]["podIP"],
+        "image": name_of("swell"),
+        "port": str(free_port()),
+    }
+    try:
+        yield Reader(folder, {"HOME": str(folder), **kubectl}, known)
+    finally:
+        if (note := folder / "forwarder").exists():
+            os.kill(int(note.read_text()), signal.SIGTERM)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+@ONCE
+@pytest.mark.parametrize("block", registered(Tier.INSTALLED), ids=lambda block: block.key)
+def test_a_block_does_what_it_shows(block: Block, installed: Installed, tokens: dict[str, str], tmp_path: Path) -> None:
+    give_anna_the_right_to_create_pods(installed.api)
+    with reader_of(installed, tmp_path) as reader:
+        reader.follow(block, RECIPES[block.key], tmp_path)
+
+
+def give_anna_the_right_to_create_pods(api: Api) -> None:
+    """Where jobs run that name no namespace."""
+    where = {"namespace": JOBS_NAMESPACE, "name": "anna"}
+    group = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
+    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": where, "rules": rules}
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": where,
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "anna"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "ml", "name": "anna"}],
+    }
+    api.apply(role, binding, namespace=JOBS_NAMESPACE)
 
 
 # -- with helm -------------------------------------------------------------------------------------------------------

@@ -22,32 +22,42 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 READS = frozenset({"get", "list", "watch"})
 CHANGES = READS | {"create", "patch", "delete"}
 EVERYWHERE = {
+    ("", "namespaces"): frozenset({"list", "watch"}),
     ("", "nodes"): frozenset({"list", "watch"}),
     ("", "pods"): READS,
     ("", "resourcequotas"): frozenset({"list"}),
     ("batch", "jobs"): READS,
     ("jobset.x-k8s.io", "jobsets"): READS,
+    ("kubeflow.org", "mpijobs"): READS,
     ("kubeflow.org", "pytorchjobs"): READS,
     ("scheduling.x-k8s.io", "podgroups"): frozenset({"list"}),
     ("scheduling.k8s.io", "priorityclasses"): frozenset({"list"}),
+    ("scheduling.k8s.io", "podgroups"): frozenset({"list"}),
+    ("scheduling.k8s.io", "workloads"): frozenset({"list"}),
+    ("policy", "poddisruptionbudgets"): frozenset({"list"}),
     ("node.k8s.io", "runtimeclasses"): frozenset({"get"}),
     ("storage.k8s.io", "storageclasses"): frozenset({"get"}),
+    ("", "persistentvolumes"): frozenset({"get"}),
     ("coordination.k8s.io", "leases"): frozenset({"list"}),
     ("authentication.k8s.io", "tokenreviews"): frozenset({"create"}),
     ("authorization.k8s.io", "subjectaccessreviews"): frozenset({"create"}),
+    ("authentication.k8s.io", "userextras/swell.dev/job"): frozenset({"impersonate"}),
 }
 WHERE_IT_RUNS_JOBS = EVERYWHERE | {
     ("", "pods"): CHANGES,
     ("", "pods/binding"): frozenset({"create"}),
+    ("", "pods/eviction"): frozenset({"create"}),
     ("", "pods/status"): frozenset({"patch"}),
     ("", "pods/log"): frozenset({"get"}),
     ("", "secrets"): frozenset({"create", "patch", "delete"}),
     ("", "services"): frozenset({"create", "patch", "delete"}),
-    ("", "persistentvolumeclaims"): frozenset({"get", "patch"}),
+    ("", "persistentvolumeclaims"): frozenset({"get", "patch", "create", "delete"}),
     ("", "events"): frozenset({"list", "create", "patch"}),
     ("batch", "jobs"): CHANGES,
     ("jobset.x-k8s.io", "jobsets"): CHANGES,
+    ("kubeflow.org", "mpijobs"): CHANGES,
     ("kubeflow.org", "pytorchjobs"): CHANGES,
+    ("", "serviceaccounts"): frozenset({"impersonate"}),
 }
 LEASES = {("coordination.k8s.io", "leases"): frozenset({"list", "get", "create", "update"})}
 #: Pods of its own keep GPUs for jobs that share them, and say that jobs wait for nodes, also where it runs no jobs.
@@ -63,7 +73,6 @@ REFUSED = (
     "list secrets",
     "watch secrets",
     "create pods/exec",
-    "create pods/eviction",
     "create pods/ephemeralcontainers",
     "patch nodes",
     "delete nodes",
@@ -71,6 +80,9 @@ REFUSED = (
     "create clusterroles.rbac.authorization.k8s.io",
     "create rolebindings.rbac.authorization.k8s.io",
     "impersonate users",
+    "impersonate groups",
+    "impersonate uids.authentication.k8s.io",
+    "impersonate userextras/scopes.authentication.k8s.io",
     "create serviceaccounts/token",
     "get configmaps",
     "create validatingwebhookconfigurations.admissionregistration.k8s.io",
@@ -137,6 +149,15 @@ def apply(cluster: Cluster, text: str, *words: str) -> subprocess.CompletedProce
     [
         (
             "as it is",
+            {
+                NAMESPACE: EVERYWHERE | OF_ITS_OWN | LEASES,
+                JOBS_NAMESPACE: WHERE_IT_RUNS_JOBS,
+                "ml": EVERYWHERE,
+                "elsewhere": EVERYWHERE,
+            },
+        ),
+        (
+            "in all namespaces",
             {
                 NAMESPACE: WHERE_IT_RUNS_JOBS | LEASES,
                 JOBS_NAMESPACE: WHERE_IT_RUNS_JOBS,

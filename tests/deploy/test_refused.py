@@ -127,7 +127,10 @@ def test_an_object_that_kubernetes_refuses_takes_those_beside_it_along(stage: St
 def test_a_kind_that_is_not_installed_is_said_to_be_with_whose_it_is(
     stage: Stage, document: Object, needs: str
 ) -> None:
-    assert submit(stage, document) == said(f"{needs}; install it (`kubectl api-resources`)")
+    group = document["apiVersion"].partition("/")[0]
+    assert submit(stage, document) == said(
+        f"{needs}; install it (`kubectl api-resources --api-group={group}` lists what is there)"
+    )
 
 
 @pytest.mark.usefixtures("nothing_changes")
@@ -156,8 +159,8 @@ def test_a_users_token_that_has_expired_is_said_to_have(stage: Stage) -> None:
     done = submit(stage, pod("single", "true"), SWELL_STATE="", SWELL_SERVER=stage.url, SWELL_API_TOKEN=token)
     assert done == said(
         f"{stage.url} refuses the token in SWELL_API_TOKEN, which expired at {end(token):%Y-%m-%d %H:%M:%S} UTC: "
-        "the cluster does not know whose this token is; "
-        "set another: export SWELL_API_TOKEN=$(kubectl create token NAME -n NAMESPACE)"
+        "the cluster does not know whose this token is; set another token: export SWELL_API_TOKEN=$(kubectl "
+        "create token NAME -n NAMESPACE)"
     )
 
 
@@ -178,9 +181,25 @@ def test_a_server_with_an_expired_credential_says_so_at_once_and_does_not_start(
     words = ("--state", str(tmp_path / "state"), "--engine", "kubernetes", "--kubeconfig", str(login.kubeconfig))
     began = time.monotonic()
     done = stage.server.swell("up", "-d", *words)
-    why = f"the server did not start: the cluster cannot be followed: list nodes: {over(login)}"
-    assert done == Result(1, "", f"swell: {why}\n")
+    why = f"the server did not start: the cluster cannot be watched: list nodes: {over(login)}"
+    assert done == Result(1, "", f"swell: {why}; these options are not stored\n")
     assert time.monotonic() - began < 20  # it would wait half a minute for a server that may still answer
+
+
+def test_a_pod_by_kubectl_where_swell_may_bind_none_waits_outside_and_takes_no_room(stage: Stage) -> None:
+    """It was planned, held its room, and could not be bound, again and again."""
+    api = stage.cluster.api
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "not-given"}})
+    theirs = {"on": ON_KWOK, "schedulerName": "swell"}
+    api.apply(pod("outside", "true", gpus=8, **theirs), namespace="not-given")
+    api.apply(pod("inside", "true", annotations={"sim/run-for": "1s"}, **theirs), namespace=ML)
+    api.until(f"/api/v1/namespaces/{ML}/pods", lambda pods: pods["inside"]["status"].get("phase") == "Succeeded")
+    outside = api.get("/api/v1/namespaces/not-given/pods/outside")
+    assert "nodeName" not in outside["spec"]
+    assert "annotations" not in outside["metadata"]  # those of a job of ours
+    assert "Swell may not bind pods in namespace 'not-given'" in stage.server.state.server_log.read_text()
+    for namespace, name in (("not-given", "outside"), (ML, "inside")):
+        api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}")
 
 
 # -- refused when it begins, or never -----------------------------------------------------------------------------
@@ -207,9 +226,9 @@ def test_a_gang_that_is_larger_than_the_cluster_waits_with_its_reason_and_makes_
     stage.server.until_true(one, lambda found: reason(found) == "CannotRunHere", patience_s=PATIENCE_S)
     assert stage.said("why", str(one)) == (
         f"job {one} (wide) is queued: CannotRunHere\n"
-        "  it wants 3 tasks of 0.01 CPUs, 64 MiB, 8 GPUs, all at once, but only 2 tasks fit on all nodes together; "
+        "  it wants 3 tasks of 0.01 CPUs, 64 MiB, 8 GPUs, all at once, but only 2 tasks fit on all nodes; "
         "waiting will not help\n"
-        "  next: cancel it and submit it again with 2 pods or less, or add a machine\n"
+        "  next: cancel it and submit it again with 2 pods or less, or add a node\n"
     )
     assert made(stage) == before
     forget(stage, one)

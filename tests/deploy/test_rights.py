@@ -5,37 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from cluster import jobs as kinds
 from cluster.api import Object, condition
+from cluster.binaries import module_file
 from cluster.cluster import Cluster
-from cluster.jobs import ON_KWOK, elastic_pytorchjob, job, jobset, pod, pytorchjob
+from cluster.identity import acted_for
+from cluster.jobs import ON_KWOK, elastic_pytorchjob, job, jobset, mpijob, pod, pytorchjob
+from cluster.operators import MPI_CRD
 from cluster.starting import started
-from swell.engines.kubernetes.picture import DEVICE, RESERVATION, STAND_IN, TOTAL
+from swell.engines.kubernetes.watch.observed_objects import DEVICE, RESERVATION, STAND_IN, TOTAL
 
 from .acting import PATIENCE_S, Stage, acting
-from .chart import NAMESPACE
+from .chart import ACCOUNT, NAMESPACE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ML = "ml"
 GROUP = "scheduling.x-k8s.io/pod-group"
 SHORT = {"sim/run-for": "1s"}
-PODS, JOBS, JOBSETS, PYTORCHJOBS = (
-    path.replace("/default/", f"/{ML}/") for path in (kinds.PODS, kinds.JOBS, kinds.JOBSETS, kinds.PYTORCHJOBS)
+PODS, JOBS, JOBSETS, PYTORCHJOBS, MPIJOBS = (
+    path.replace("/default/", f"/{ML}/")
+    for path in (kinds.PODS, kinds.JOBS, kinds.JOBSETS, kinds.PYTORCHJOBS, kinds.MPIJOBS)
 )
 OWN_PODS = kinds.PODS.replace("/default/", f"/{NAMESPACE}/")
 IMAGE = ("--image", "busybox")
 #: What the API server asks for on the way of another call, and does not write down: who applies a Secret may also
 #: create it, and who gives it other owners may also delete it. And what nothing here needs: an Event that is repeated,
-#: why pods of a Job are refused, a quota.
+#: why pods of a Job are refused, the groups that Kubernetes serves from 1.35 on, a volume that is bound.
 UNSEEN = {
     ("create", "", "secrets"),
     ("delete", "", "secrets"),
     ("delete", "", "services"),
     ("patch", "", "events"),
     ("list", "", "events"),
-    ("list", "", "resourcequotas"),
+    ("list", "scheduling.k8s.io", "workloads"),
+    ("list", "scheduling.k8s.io", "podgroups"),
+    ("get", "", "persistentvolumes"),
+    ("impersonate", "", "serviceaccounts"),  # asked of the request that is made in a name, and shown with that
+    ("impersonate", "authentication.k8s.io", "userextras/swell.dev/job"),
 }
 
 
@@ -44,6 +53,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with started(tmp_path_factory.mktemp("rights"), kwok=2, operators=("jobset", "training")) as cluster:
         cluster.api.kubectl("label", "nodes", "--all", "nvidia.com/gpu.memory=16384")
         cluster.api.apply(pod_groups())
+        cluster.api.kubectl("apply", "--server-side", "-f", module_file("mpi-operator", MPI_CRD))
         yield cluster
 
 
@@ -73,15 +83,19 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_every_kind_of_job_needs_the_rights_that_the_chart_grants_and_no_other(stage: Stage) -> None:
     stories = [
         submitted_objects,
+        whose_operator_is_away,
         in_our_own_words,
         by_kubectl,
         of_a_user_with_a_token,
+        of_a_user_who_has_lost_the_right_while_it_waited,
         beside_a_pod_of_the_same_name,
         with_a_volume_that_waits_for_its_node,
+        with_a_volume_that_is_made_for_it,
         that_shares_a_gpu,
         that_waits_for_nodes,
         that_is_resized,
         that_is_cancelled,
+        that_takes_the_room_of_another,
     ]
     for story in stories:
         story(stage)
@@ -109,6 +123,16 @@ def submitted_objects(stage: Stage) -> None:
         )
     )
     succeed(stage, *jobs)
+
+
+def whose_operator_is_away(stage: Stage) -> None:
+    """The kind is served, and its objects are made, resumed and removed."""
+    [solves] = stage.submit(in_ml(mpijob("solves", "true", "true", workers=1, on=ON_KWOK)))
+    stage.cluster.api.until(MPIJOBS, lambda items: not items["solves"]["spec"]["runPolicy"]["suspend"])
+    stage.said("cancel", str(solves))
+    stage.until(solves, "cancelled")
+    stage.said("delete", str(solves))
+    stage.cluster.api.until(MPIJOBS, lambda items: not items)
 
 
 def in_our_own_words(stage: Stage) -> None:
@@ -146,7 +170,29 @@ def of_a_user_with_a_token(stage: Stage) -> None:
     api.kubectl("create", "rolebinding", "anna", "-n", ML, "--role=pods", f"--serviceaccount={ML}:anna")
     token = api.kubectl("create", "token", "anna", "-n", ML).strip()
     elsewhere = {"SWELL_STATE": "", "SWELL_SERVER": stage.url, "SWELL_API_TOKEN": token}
-    succeed(stage, *stage.submit(in_ml(pod("annas", "true", on=ON_KWOK, annotations=SHORT)), **elsewhere))
+    [job] = stage.submit(in_ml(pod("annas", "true", on=ON_KWOK, annotations=SHORT)), **elsewhere)
+    succeed(stage, job)
+    anna = f"system:serviceaccount:{ML}:anna"
+    made = [one for one in acted_for(stage.cluster.control_plane.audit, ACCOUNT) if one[:2] == ("create", "pods")]
+    assert made == [("create", "pods", anna, ["swell-trial"]), ("create", "pods", anna, [str(job)])]
+
+
+def of_a_user_who_has_lost_the_right_while_it_waited(stage: Stage) -> None:
+    api = stage.cluster.api
+    api.kubectl("create", "serviceaccount", "ben", "-n", ML)
+    api.kubectl("create", "rolebinding", "ben", "-n", ML, "--role=pods", f"--serviceaccount={ML}:ben")
+    token = api.kubectl("create", "token", "ben", "-n", ML).strip()
+    elsewhere = {"SWELL_STATE": "", "SWELL_SERVER": stage.url, "SWELL_API_TOKEN": token}
+    waits = in_ml(pod("bens", "true", on={"type": "later"}, annotations=SHORT))
+    done = stage.server.swell("submit", "--wait-for-nodes", "-f", "-", stdin=yaml.safe_dump(waits), env=elsewhere)
+    assert done.code == 0, done
+    api.kubectl("delete", "rolebinding", "ben", "-n", ML)
+    api.kubectl("label", "nodes", "--all", "--overwrite", "type=later")
+    lost = "may not create a Pod (v1) in namespace 'ml' any more"
+    stage.server.until_true(done.id, lambda found: lost in found["reason"]["message"], patience_s=PATIENCE_S)
+    assert "bens" not in {one["metadata"]["name"] for one in api.get(PODS)["items"]}
+    api.kubectl("label", "nodes", "--all", "--overwrite", "type=kwok")
+    stage.said("cancel", str(done.id))
 
 
 def beside_a_pod_of_the_same_name(stage: Stage) -> None:
@@ -167,6 +213,15 @@ def with_a_volume_that_waits_for_its_node(stage: Stage) -> None:
     stage.cluster.api.apply(late, {**claim, "spec": spec}, namespace=ML)
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     succeed(stage, *stage.submit(in_ml(pod("reads", "true", on=ON_KWOK, annotations=SHORT, volumes=volumes))))
+
+
+def with_a_volume_that_is_made_for_it(stage: Stage) -> None:
+    """And deleted when it has ended."""
+    shares = job("shares", "true", count=2, on=ON_KWOK, annotations=SHORT)
+    shares["metadata"]["annotations"] = {"swell.dev/shared-volume": "1G ReadWriteOnce late"}
+    succeed(stage, *stage.submit(in_ml(shares)))
+    claims = f"/api/v1/namespaces/{ML}/persistentvolumeclaims"
+    stage.cluster.api.until(claims, lambda found: "shares-shared" not in found, patience_s=PATIENCE_S)
 
 
 def that_shares_a_gpu(stage: Stage) -> None:
@@ -215,6 +270,21 @@ def that_is_resized(stage: Stage) -> None:
             patience_s=PATIENCE_S,
         )
     stage.said("cancel", str(gang), str(training))
+
+
+def that_takes_the_room_of_another(stage: Stage) -> None:
+    """By its PriorityClass, when the budgets of the other's pods allow it."""
+    api = stage.cluster.api
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
+    api.apply({**urgent, "value": 1000})
+    ours = {"on": ON_KWOK, "gpus": 8, "schedulerName": "swell"}
+    api.apply(*(pod(f"low-{number}", "true", **ours) for number in range(2)), namespace=ML)
+    api.until(PODS, lambda items: all("nodeName" in items[f"low-{number}"]["spec"] for number in range(2)))
+    api.apply(pod("high", "true", priorityClassName="urgent", **ours), namespace=ML)
+    api.until(PODS, lambda items: "nodeName" in items["high"]["spec"], patience_s=PATIENCE_S)
+    left = api.until(PODS, lambda items: sum(name.startswith("low-") for name in items) == 1)
+    for name in ("high", *(name for name in left if name.startswith("low-"))):
+        api.delete(f"{PODS}/{name}")
 
 
 def keep_for(stage: Stage, ending: str) -> None:

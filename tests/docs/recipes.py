@@ -12,6 +12,7 @@ class Tier(StrEnum):
     PRIVATE = "private"  # a server of one's own
     BOX = "box"  # root
     CLUSTER = "cluster"  # a real Kubernetes on this machine
+    INSTALLED = "installed"  # a cluster in which helm has installed Swell: tests/deploy/test_installed.py
     ELSEWHERE = "elsewhere"  # run by something that is not a test of this folder; `why` says by what
     NEEDS = "needs"  # cannot be run where tests run; `why` says what is missing
 

@@ -1,8 +1,9 @@
 """Does a framework's own training job go on through a resize as if nobody had touched it?
 
 Each example of examples/ is run twice with the real framework: by itself on two ranks, and under Swell as its README
-says, on two ranks and then on one. Every epoch must be there once, with as many steps and the same loss. The examples
-divide one batch among their ranks, so the loss does not depend on the width beyond rounding. Ranks are CPU processes
+says, on two ranks and then on one. Every epoch must be there once, on as many ranks as were wanted, with as many steps
+and the same loss. The examples divide one batch among their ranks, so the loss does not depend on the width beyond
+rounding, and is another where a rank and its share of the data are missing. Ranks are CPU processes
 (gloo, gRPC) on simulated GPUs. `make soak` plays all of them, because the frameworks are gigabytes.
 """
 
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from server import Server
 
@@ -26,10 +28,19 @@ EPOCHS = 40
 STEP_S = 0.06  # an epoch has 8 steps and takes 0.5 s on one rank, half of that on two
 LOSS_CLOSE = 1e-4  # of losses near 0.1: sums in another order, eight times 40
 PATIENCE_S = 420.0  # torch takes a minute to import on two busy cores
-LINE = re.compile(r"epoch (\d+): loss ([\d.]+) in (\d+) steps")
+LINE = re.compile(r"epoch (\d+): loss ([\d.]+) in (\d+) steps, ranks: (\d+)")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "TRANSFORMERS_VERBOSITY": "error"}
 
-Epochs = dict[int, tuple[float, int]]  #: number → loss, steps
+
+class Epoch(NamedTuple):
+    """As a script printed it."""
+
+    loss: float
+    steps: int
+    ranks: int  #: that the framework itself counts
+
+
+Epochs = dict[int, Epoch]  #: by number
 Process = tuple[list[str], dict[str, str]]  #: words, variables
 Outside = Callable[[str, str], list[Process]]  #: of a Python and a script: how it is started on two ranks
 
@@ -97,9 +108,9 @@ def play(name: str, python: str) -> list[str]:
             compare(alone, found, case.steps)
         except AssertionError as problem:
             return [f"{name}: {problem}"]
-    last = found[EPOCHS][0]
+    last = found[EPOCHS].loss
     widths = [life.width for life in story.lives]
-    print(f"{name}: widths {widths}, {case.steps} steps an epoch, last loss {last:.6f}, alone {alone[EPOCHS][0]:.6f}")
+    print(f"{name}: widths {widths}, {case.steps} steps an epoch, last loss {last:.6f}, alone {alone[EPOCHS].loss:.6f}")
     return []
 
 
@@ -142,20 +153,27 @@ def run_under_swell(case: Case, python: str, folder: Path) -> tuple[Story, Epoch
     counted = [story.document[name] for name in ("resizes", "preemptions", "failures", "lost_gpu_seconds")]
     assert counted == [1, 0, 0, 0.0], counted
     halves = [read_epochs(log) for log in logs]
+    for half, width in zip(halves, (2, 1), strict=True):
+        assert ranks_of(half) == {width}, f"{width} ranks were wanted: {half}"
     assert not halves[0].keys() & halves[1].keys(), "an epoch twice"
     return story, {**halves[0], **halves[1]}
 
 
 def compare(alone: Epochs, found: Epochs, steps: int) -> None:
     assert sorted(alone) == sorted(found) == list(range(1, EPOCHS + 1)), f"{sorted(alone)}, {sorted(found)}"
-    assert {count for _, count in alone.values()} == {steps}, f"by itself: {alone}"
-    assert {count for _, count in found.values()} == {steps}, f"under Swell: {found}"
-    far = [number for number in alone if abs(alone[number][0] - found[number][0]) > LOSS_CLOSE]
-    assert not far, f"other losses: {[(number, alone[number][0], found[number][0]) for number in far]}"
+    assert ranks_of(alone) == {2}, f"by itself: {alone}"
+    assert {one.steps for one in alone.values()} == {steps}, f"by itself: {alone}"
+    assert {one.steps for one in found.values()} == {steps}, f"under Swell: {found}"
+    far = [number for number in alone if abs(alone[number].loss - found[number].loss) > LOSS_CLOSE]
+    assert not far, f"other losses: {[(number, alone[number].loss, found[number].loss) for number in far]}"
+
+
+def ranks_of(epochs: Epochs) -> set[int]:
+    return {one.ranks for one in epochs.values()}
 
 
 def read_epochs(log: str) -> Epochs:
-    return {int(number): (float(loss), int(steps)) for number, loss, steps in LINE.findall(log)}
+    return {int(number): Epoch(float(loss), int(steps), int(ranks)) for number, loss, steps, ranks in LINE.findall(log)}
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ def test_an_ambiguous_name_is_refused_for_cancel_and_delete_and_nothing_changes(
     server.until_true(jobs[-1], lambda document: document["reason"]["code"] == "CannotRunHere")
     before = server.settled()
     done = server.swell("cancel", "twins")
-    said = f"swell: 2 jobs are named 'twins'; say which by id: {jobs[1]}, {jobs[0]}\n"
+    said = f"swell: 2 jobs are named 'twins'; name the job by id: {jobs[1]}, {jobs[0]}\n"
     assert (done.code, done.stderr) == (2, said)
     assert server.settled() == before
     assert server.swell("show", "twins", "-o", "json").json["id"] == jobs[1]

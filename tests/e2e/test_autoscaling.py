@@ -17,8 +17,8 @@ from cluster.kwok import add_nodes, render_nodes
 from cluster.starting import module_cluster
 from onitscluster import server_on
 from server import Server
-from swell.engines.kubernetes.standins import make_stand_in
-from swell.model.placement import NODE_NAME, Company, Effect, Operator, Requirement, Rules, Term, Toleration
+from swell.kubectl.placeholder_pods import make_placeholder
+from swell.model.placement import NODE_NAME, Company, Effect, Operator, PlacementRules, Requirement, Term, Toleration
 from swell.model.resources import Resources
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -159,7 +159,7 @@ def test_nothing_stands_in_for_what_came_by_kubectl_or_where_the_operator_does_n
 def test_an_api_server_takes_every_rule_under_the_strictest_pod_security(cluster: Cluster, company: Company) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "strict", "labels": labels}})
-    rules = Rules(
+    rules = PlacementRules(
         selector=(("pool", "spot"),),
         terms=(
             Term((Requirement("zone", Operator.IN, ("a", "b")), Requirement("cores", Operator.GT, ("16",)))),
@@ -169,7 +169,7 @@ def test_an_api_server_takes_every_rule_under_the_strictest_pod_security(cluster
         tolerations=(Toleration("spot", "yes", Effect.NO_SCHEDULE), Toleration("gpu", None), Toleration("", None)),
         company=company,
     )
-    made = make_stand_in(
+    made = make_placeholder(
         Resources(100, 64, 0, 512), rules, job=7, role=0, rank=0, store="0123456789abcdef", namespace="strict"
     )
     taken = cluster.api.create("/api/v1/namespaces/strict/pods?dryRun=All", made)

@@ -18,27 +18,33 @@ HEAD = "apiVersion: swell/v1\nkind: Job\n"
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--gpsu", "2"], "No such option '--gpsu'. (Did you mean one of: '--cpus', '--gpus'?)"),
-        (["--gpus", "4..2"], "swell: gpus: '4..2': the maximum 2 is below the minimum 4; write 2..4"),
-        (["--tasks", "3..1"], "swell: tasks: '3..1': the maximum 1 is below the minimum 3; write 1..3"),
+        (["--gpsu", "2"], "No such option '--gpsu'. (Did you mean one of: '--cpus', '--gpus', '--input'?)"),
+        (["--gpus", "4..2"], "swell: --gpus: '4..2': the maximum 2 is below the minimum 4; write 2..4"),
+        (["--tasks", "3..1"], "swell: --tasks: '3..1': the maximum 1 is below the minimum 3; write 1..3"),
         (
             ["--gpus", "1..2", "--tasks", "2"],
-            "swell: gpus 1..2 with tasks 2: a job is elastic in one dimension",
+            "swell: --gpus 1..2 with --tasks 2: a job is elastic in one dimension",
         ),
-        (["--array", "9-0"], "swell: array: array '9-0': the last index 0 is below the first 9; write 0-9"),
-        (["--array", "0-9%0"], "swell: array: array '0-9%0': after % comes how many may run at once, 1 or more"),
-        (["--array", "0-99999999"], "swell: array: array '0-99999999' has 100000000 tasks; at most 1000000: split it"),
-        (["--memory", "lots"], "swell: memory: 'lots' is not an amount of memory; write 512MiB, 8GiB or 1.5TiB"),
-        (["--cpus", "-1"], "swell: cpus: '-1' is not a number of CPUs; write 2, 0.5 or 500m"),
-        (["--time", "soon"], "swell: time: 'soon' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"),
+        (["--array", "9-0"], "swell: --array: array '9-0': the last index 0 is below the first 9; write 0-9"),
+        (["--array", "0-9%0"], "swell: --array: array '0-9%0': after % comes how many may run at once, 1 or more"),
+        (
+            ["--array", "0-99999999"],
+            "swell: --array: array '0-99999999' has 100000000 tasks; at most 1000000: split it",
+        ),
+        (["--memory", "lots"], "swell: --memory: 'lots' is not an amount of memory; write 512MiB, 8GiB or 1.5TiB"),
+        (["--cpus", "-1"], "swell: --cpus: '-1' is not a number of CPUs; write 2, 0.5 or 500m"),
+        (["--time", "soon"], "swell: --time: 'soon' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"),
         (
             ["--priority", "high"],
-            "swell: priority must be a whole number from -1000000 to 1000000, but is ",
+            "swell: --priority must be a whole number from -1000000 to 1000000, but is ",
         ),
-        (["--name", "../../etc/passwd"], "swell: name '../../etc/passwd' cannot be used: a name is 1 to 63 letters, "),
-        (["--name", "12"], "swell: name '12' is a number and would be taken for a job's id; add a letter"),
-        (["--env", "HOME"], "swell: --env 'HOME' is not NAME=VALUE; your own environment is passed on as it is"),
-        (["--env", "A=b", "--workdir", ""], "swell: workdir must be a folder's path, but is text: ''"),
+        (
+            ["--name", "../../etc/passwd"],
+            "swell: --name '../../etc/passwd' cannot be used: a name is 1 to 63 letters, ",
+        ),
+        (["--name", "12"], "swell: --name '12' is a number and would be taken for a job's id; add a letter"),
+        (["--env", "HOME"], "swell: --env 'HOME' is not NAME=VALUE; on this machine, jobs inherit your environment"),
+        (["--env", "A=b", "--workdir", ""], "swell: --workdir must be a folder's path, but is ''"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -58,19 +64,22 @@ def test_a_run_that_cannot_be_meant_is_refused_with_125(server, words, said):
             "the manifest is not valid YAML: line 2, column 1: found a tab character",
         ),
         ("", "the manifest holds no document; start with apiVersion: swell/v1, kind: Job"),
-        ("just text", "the manifest must be a mapping of names to values, but is text: 'just text'"),
+        ("just text", "the manifest must be a mapping of names to values, but is 'just text'"),
         (
             f"{HEAD}spec: {{comand: [a]}}",
-            "spec has no field 'comand'; did you mean 'command'? (known: after, array, ch",
+            "line 3: spec has no field 'comand'; did you mean 'command'? (known: after, array, ch",
         ),
         (
             f"{HEAD}spec: {{command: sleep 5}}",
-            "command must be a list of words, but is text: write [sh, -c, '",
+            "line 3: command must be a list of words, but is text: write [sh, -c, '",
         ),
-        (f"{HEAD}spec: {{command: [a], gpus: 2..1}}", "gpus: '2..1': the maximum 1 is below the minimum 2; write 1..2"),
+        (
+            f"{HEAD}spec: {{command: [a], gpus: 2..1}}",
+            "line 3: gpus: '2..1': the maximum 1 is below the minimum 2; write 1..2",
+        ),
         (
             f"{HEAD}metadata: {{name: ../x}}\nspec: {{command: [a]}}",
-            "name '../x' cannot be used: a name is ",
+            "line 3: name '../x' cannot be used: a name is ",
         ),
         (f"{HEAD}spec: {{command: [a], env: {{A: 1, A: 2}}}}", "line 3: the field 'A' is given twice; keep one"),
         (
@@ -93,7 +102,7 @@ def test_of_several_files_none_is_submitted_when_one_is_bad(server, tmp_path):
     (tmp_path / "bad.yaml").write_text(f"{HEAD}spec: {{command: [a], gpu: 1}}")
     done = server.swell("submit", "-f", "good.yaml", "-f", "bad.yaml", cwd=tmp_path)
     assert (done.code, done.stdout) == (2, "")
-    assert done.stderr.startswith("swell: bad.yaml: spec has no field 'gpu'; did you mean 'gpus'?")
+    assert done.stderr.startswith("swell: bad.yaml: line 3: spec has no field 'gpu'; did you mean 'gpus'?")
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -102,7 +111,7 @@ def test_a_manifest_of_50_megabytes_is_refused_at_once(server, tmp_path, sparse)
     with path.open("wb") as file:
         file.truncate(50_000_000) if sparse else file.write(b"# comment\n" * 5_000_000)
     done = server.swell("submit", "-f", "huge.yaml", cwd=tmp_path, timeout_s=10)
-    said = "swell: huge.yaml is larger than 1048576 bytes, the most a manifest may have; split it\n"
+    said = "swell: huge.yaml is larger than 1048576 bytes, the maximum for a manifest; split it\n"
     assert (done.code, done.stderr) == (2, said)
 
 
@@ -150,8 +159,7 @@ def test_a_stale_token_is_refused_and_told_what_to_do(server, tmp_path):
     """Another state folder's token, as after a folder was copied or made anew."""
     copy = Server(tmp_path)
     copy.root.mkdir(mode=0o700)
-    for name in ("server.json", "server.lock"):
-        (copy.root / name).write_bytes((server.root / name).read_bytes())
+    copy.state.server_socket.symlink_to(server.state.server_socket)
     (copy.root / "token").write_text("an-old-token\n")
     done = copy.swell("ps")
     assert (done.code, done.stdout) == (2, "")
@@ -164,10 +172,10 @@ def test_a_stale_token_is_refused_and_told_what_to_do(server, tmp_path):
 def test_a_second_server_on_the_same_folder_is_refused(server):
     pid = server.state.lock_holder("server")
     said = (
-        f"swell: a server for {server.root} runs already (process {pid}); "
+        f"swell: a server for {server.root} is already running (process {pid}); "
         "use it, stop it with `swell down`, or choose another folder with --state\n"
     )
-    for words in (["up", "-d"], ["up"], ["up", "-d", "--gpus", "64"]):
+    for words in (["up", "-d"], ["up"], ["up", "-d", "--gpus", "4"]):  # other options: test_settings.py
         done = server.swell("up", *words[1:], timeout_s=20)
         assert (done.code, done.stdout, done.stderr) == (2, "", said)
     assert server.state.lock_holder("server") == pid
@@ -178,8 +186,8 @@ def test_a_state_folder_that_is_a_file_is_refused_and_left_alone(server, tmp_pat
     done = server.swell("up", "-d", "--state", str(tmp_path / "state"))
     assert done.code == 1
     assert done.stderr == (
-        f"swell: the state folder {tmp_path}/state cannot be written: there is a file of that name; "
-        "move it away, or name another with --state\n"
+        f"swell: the state folder {tmp_path}/state cannot be written: a file with that name exists; "
+        "move it away, or name another folder with --state\n"
     )
     assert (tmp_path / "state").read_text() == "mine"
 
@@ -190,7 +198,7 @@ def test_a_port_that_is_taken_is_refused_and_named(server, tmp_path):
     assert done.code == 1
     assert done.stderr == (
         f"swell: the server did not start: port {port} cannot be used: Address already in use; "
-        "choose another with --port\n"
+        "choose another port with --port\n"
     )
 
 
@@ -202,7 +210,7 @@ def test_a_state_folder_of_somebody_else_is_refused(server, tmp_path):
         (other.root / name).write_bytes((server.root / name).read_bytes())
         os.chown(other.root / name, NOBODY, NOBODY)
     os.chown(other.root, NOBODY, NOBODY)
-    said = f"swell: the state folder {other.root} belongs to somebody else and may not be read; "
+    said = f"swell: the state folder {other.root} belongs to another user and cannot be read; "
     for words in ("up -d", "ps", "down"):
         done = other.swell(*words.split(), as_ordinary_user=True)
-        assert (done.code, done.stdout, done.stderr) == (2, "", f"{said}name another with --state\n")
+        assert (done.code, done.stdout, done.stderr) == (2, "", f"{said}name another folder with --state\n")

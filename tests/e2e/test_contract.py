@@ -22,6 +22,8 @@ FIELDS = {
     "width": int,
     "width_min": int,
     "width_max": int,
+    "width_unit": str,
+    "tasks_beside": int,
     "tasks": dict,
     "progress": dict,
     "metrics": dict,
@@ -48,7 +50,8 @@ def check(job: dict[str, Any], *, attempts: Any = int) -> None:
         assert isinstance(job[field], kind), f"{field} is {job[field]!r}"
         assert not isinstance(job[field], bool)
     assert job["state"] in STATES
-    assert set(job["tasks"]) == {"total", "running", "succeeded", "failed"}
+    assert job["is_array"] in (True, False)
+    assert set(job["tasks"]) == {"total", "running", "succeeded", "failed", "stopped"}
     assert all(isinstance(count, int) and count >= 0 for count in job["tasks"].values())
     assert set(job["progress"]) == {"epochs_done", "epochs_total", "expected_end_at"}
     check_reason(job)
@@ -96,11 +99,11 @@ def test_a_job_keeps_the_contract_in_every_state_it_goes_through(server):
     assert f"job {hold}" in queued["reason"]["message"]
     assert listed(server, never)["reason"]["evidence"]["wants_gpus"] == 64
 
-    server.swell("cancel", str(hold), "--grace", "3")
+    server.swell("cancel", str(hold), "--grace", "60")
     stopping = listed(server, hold)
     assert stopping["state"] == "stopping"
     assert stopping["reason"]["code"] == "Stopping"
-    server.swell("cancel", str(hold), str(never), "--wait")
+    server.swell("cancel", str(hold), str(never), "--grace", "0", "--wait")
     cancelled = listed(server, hold)
     assert (cancelled["state"], cancelled["reason"]["code"], cancelled["width"]) == ("cancelled", "Cancelled", 0)
     assert listed(server, never)["state"] == "cancelled"
@@ -156,11 +159,13 @@ def test_ps_can_be_limited_to_a_user_and_a_number_and_says_what_it_leaves_out(se
     for name in ("few-1", "few-2"):
         server.until(server.start("--name", name, "--", "true"), "succeeded")
     assert server.swell("ps", "-u", "nobody-of-that-name", "-o", "json").json == []
-    assert server.swell("ps", "-u", "nobody-of-that-name").stdout == "no jobs; run one with: swell run -- COMMAND\n"
+    found = server.swell("ps", "-u", "nobody-of-that-name")
+    said = "swell: nobody-of-that-name has no jobs, and this machine has no user with that name\n"
+    assert (found.code, found.stdout, found.stderr) == (0, "", said)
     limited = server.swell("ps", "--limit", "1").stdout.splitlines()
     assert len(limited) == 4
     assert re.search(r"\b\d+ succeeded\b", limited[-2])
-    assert re.fullmatch(r"\(\d+ more; --limit N shows more, -o json all\)", limited[-1])
+    assert re.fullmatch(r"\(\d+ more; --limit N shows more, -o json prints all\)", limited[-1])
 
 
 def test_the_state_a_program_waits_for_is_the_state_that_is_listed(server):
@@ -175,7 +180,7 @@ def test_nodes_show_every_gpu_as_simulated_and_who_holds_it(server):
     [node] = server.swell("nodes", "-o", "json").json
     assert (len(node["gpus"]), {gpu["simulated"] for gpu in node["gpus"]}) == (4, {True})
     assert sorted(gpu["job"] or 0 for gpu in node["gpus"]) == [0, job, job, job]
-    table = server.swell("nodes").stdout
-    assert "1 of 4" in table
-    assert "(simulated): free" in table
+    table, wide = (server.swell("nodes", "-o", output).stdout for output in ("table", "wide"))
+    assert ["1 of 4" in one for one in (table, wide)] == [True, True]
+    assert ["(simulated): free" in one for one in (table, wide)] == [False, True]
     server.swell("cancel", str(job), "--wait")

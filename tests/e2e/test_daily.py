@@ -96,7 +96,7 @@ def test_a_held_job_does_not_start_until_it_is_released(server):
 
 def test_a_running_job_is_held_at_its_next_checkpoint_and_goes_on_from_there(server, trainer):
     job = trainer.start("--name", "h", "--gpus", "1")
-    assert server.swell("hold", str(job)).stderr == f"swell: job {job} (h) is held from its next checkpoint on\n"
+    assert server.swell("hold", str(job)).stderr == f"swell: job {job} (h) will be held at its next checkpoint\n"
     server.until(job, "held")
     assert server.swell("release", str(job)).code == 0
     server.until(job, "running")
@@ -112,7 +112,7 @@ def test_a_job_that_would_lose_its_work_is_not_held_and_not_requeued_unless_told
     for words in (("hold",), ("requeue",)):
         done = server.swell(*words, str(job))
         assert done.code == 2
-        assert "it has reported no checkpoint" in done.stderr
+        assert "is running and has no checkpoint" in done.stderr
     assert server.swell("requeue", "--now", str(job)).code == 0
     server.until_true(job, lambda document: (document["attempts"], document["state"]) == (2, "running"))
     server.swell("cancel", "--grace", "0", "--wait", str(job))
@@ -124,7 +124,7 @@ def test_a_failed_job_can_be_started_again(server, tmp_path):
     server.until(job, "failed")
     good.touch()
     done = server.swell("requeue", str(job))
-    assert (done.code, done.stderr) == (0, f"swell: job {job} (again) lines up again\n")
+    assert (done.code, done.stderr) == (0, f"swell: job {job} (again) is queued again\n")
     server.until(job, "succeeded")
     assert server.swell("requeue", str(job)).code == 2
 
@@ -135,7 +135,7 @@ def test_a_job_is_scaled_by_hand_within_its_range_and_set_free_again(server, tra
     assert server.swell("scale", str(job), "2").code == 0
     trainer.until_wide(job, 2)
     bad = server.swell("scale", str(job), "5")
-    assert (bad.code, bad.stderr) == (2, f"swell: width 5 lies outside what job {job} asked for, 1..4\n")
+    assert (bad.code, bad.stderr) == (2, f"swell: width 5 is outside job {job}'s range, 1..4\n")
     assert server.swell("scale", str(job), "auto").code == 0
     trainer.until_wide(job, 4)
     document = trainer.finish(job)
@@ -227,6 +227,24 @@ def test_an_address_gets_json_and_only_about_errors_when_told_so(server):
     text = f"job {job} (bad) of {user} failed: TaskFailed, exit code 1"
     facts = {"job": job, "name": "bad", "state": "failed", "exit_code": 1, "reason": "TaskFailed"}
     assert document == {**facts, "text": text}
+
+
+def test_a_tensorboard_that_is_not_there_is_said_at_once_and_by_why(server, gate):
+    """Incident: an address was told that nothing served; only a file in the state folder said why."""
+    started = server.swell(
+        *("run", "-d", "--name", "board", "--tensorboard", "runs", "--env", "PATH=/usr/bin:/bin"),
+        *("--", "sh", "-c", f"read line < {gate}"),
+    )
+    said = "--tensorboard needs the program 'tensorboard', which is not on PATH (pip install tensorboard)"
+    assert started.stderr == f"swell: job {started.id} (board): {said}; it must exist when the job starts\n"
+    found = server.until_true(started.id, lambda job: job["reason"] and job["reason"]["code"] == "TaskTrouble")
+    assert found["state"] == "running"
+    assert found["reason"]["message"] == (
+        "it is running, but not completely: TensorBoard exited: the program tensorboard is not on the PATH of the "
+        "job; run: pip install tensorboard"
+    )
+    gate.open()
+    assert server.until(started.id, "succeeded")["reason"] is None
 
 
 def test_tensorboard_is_started_and_stopped_with_the_job(server, tmp_path, gate):

@@ -47,7 +47,7 @@ def test_a_full_disk_refuses_new_jobs_loses_none_and_goes_on_when_there_is_room(
     accepted, said = submit_until_refused(server)
     assert said == (
         f"swell: nothing was changed: the state folder {server.root} cannot be written: its disk is full; "
-        "free some space, or name another with --state\n"
+        "free some space, or name another folder with --state\n"
     )
     assert {running, queued, *accepted} == {job["id"] for job in server.jobs()}
     assert server.client().job(running).state == "running"
@@ -75,7 +75,7 @@ def test_a_server_does_not_start_on_a_full_disk_and_finds_everything_when_there_
     assert done.code == 1
     assert done.stderr == (
         f"swell: the state folder {server.root} cannot be written: its disk is full; "
-        "free some space, or name another with --state\n"
+        "free some space, or name another folder with --state\n"
     )
     assert server.state.config.read_text() == config
     assert server.swell("run", "--", "true").code == 125
@@ -97,7 +97,7 @@ def test_a_read_only_folder_is_refused_and_accepted_jobs_are_there_when_it_is_wr
             assert done.code == code
             assert done.stderr == (
                 f"swell: the state folder {server.root} cannot be written: it is read-only; "
-                "remount it writable, or name another with --state\n"
+                "remount it writable, or name another folder with --state\n"
             )
         assert sorted(path.name for path in server.root.iterdir()) == before
     finally:
@@ -121,8 +121,8 @@ def test_a_disk_that_turns_read_only_under_a_server_refuses_new_jobs_and_loses_n
             assert (done.code, done.stdout) == (125, "")
             assert re.fullmatch(
                 rf"swell: nothing was changed: the state folder {server.root} cannot be written: "
-                r"(it is read-only; remount it writable|.*Input/output error; repair that), "
-                r"or name another with --state\n",
+                r"(it is read-only; remount it writable|.*Input/output error; fix that), "
+                r"or name another folder with --state\n",
                 done.stderr,
             )
             assert [job["id"] for job in server.jobs()] == [queued, running]
@@ -158,7 +158,8 @@ def test_a_folder_on_a_network_file_system_is_refused_and_a_local_one_suggested(
             done = server.swell(*words[:1], "--state", str(tmp_path / "net/state"), *words[1:])
             assert (done.code, done.stdout) == (code, "")
             assert done.stderr == (
-                f"swell: the state folder {tmp_path}/net/state is on a network file system (fuse.sshfs), where the "
-                "database's log and locks do not work; choose a local folder: --state /var/tmp/swell-0 or SWELL_STATE\n"
+                f"swell: the state folder {tmp_path}/net/state is on a network file system (fuse.sshfs), where "
+                "the database's log and locks do not work; use a local folder: --state /var/tmp/swell-0 or "
+                "SWELL_STATE\n"
             )
     assert list((tmp_path / "far").iterdir()) == []

@@ -12,7 +12,7 @@ import pytest
 
 from engines.kubernetes.certificates import Pair, self_signed
 from server import PATIENCE_S, Gate, Result, Server
-from swell.state import write_private
+from swell.machine.state_folder import write_private
 from tls import Front
 
 pytestmark = pytest.mark.slow
@@ -60,9 +60,9 @@ def laptop(tmp_path: Path) -> Iterator[Laptop]:
 
 def test_everything_that_goes_over_http_works_from_elsewhere(laptop: Laptop):
     done = laptop.login()
-    assert (done.code, done.stderr[: len(f"swell: commands now ask {laptop.front.url} (Swell 0.1.0)")]) == (
+    assert (done.code, done.stderr[: len(f"swell: commands now use {laptop.front.url} (Swell 0.1.0)")]) == (
         0,
-        f"swell: commands now ask {laptop.front.url} (Swell 0.1.0)",
+        f"swell: commands now use {laptop.front.url} (Swell 0.1.0)",
     )
     ran = laptop.swell("run", "--env", "A=b", "--", "sh", "-c", "pwd; echo $A-$MY_SECRET-; exit 3")
     assert (ran.code, ran.stdout) == (3, "/\nb--\n")
@@ -110,8 +110,8 @@ def test_a_server_that_nobody_vouches_for_is_not_logged_in_to(laptop: Laptop):
     assert done.code == 2
     assert done.stderr == (
         f"swell: the certificate of {laptop.front.url} is not trusted: self-signed certificate; "
-        f"name its fingerprint, as `swell up` printed it where it runs: swell login {laptop.front.url} --fingerprint "
-        "SHA256, or name who vouches for it: --ca FILE\n"
+        f"give the fingerprint that `swell up` printed on the server: swell login {laptop.front.url} --fingerprint "
+        "SHA256, or the CA that signed it: --ca FILE\n"
     )
     assert not (laptop.home / ".config").exists()
 

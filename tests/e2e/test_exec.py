@@ -104,7 +104,7 @@ def test_what_cannot_be_entered_is_said(box: ContainerServer, tmp_path: Path) ->
     done = box.swell("run", "--name", "over", "--", "true")
     assert done.code == 0
     again = box.swell("exec", "over", "--", "true")
-    assert (again.code, "is succeeded: there is nothing to enter" in again.stderr) == (125, True)
+    assert (again.code, "is succeeded: swell exec needs a running job" in again.stderr) == (125, True)
     assert box.swell("exec", "no-such-job", "--", "true").code == 125
 
 

@@ -14,7 +14,7 @@ from server import SWELL, Server
 
 pytestmark = pytest.mark.slow
 
-QUESTION = r"job (\d+): \[d\]etach and let it go on, \[c\]ancel it, c\[o\]ntinue watching\? "
+QUESTION = r"job (\d+): \[d\]etach \(the job keeps running\), \[c\]ancel it, c\[o\]ntinue watching\? "
 PATIENCE_S = 30
 
 
@@ -54,7 +54,7 @@ def test_detach_lets_the_job_go_on_and_says_how_to_see_it_again(server, gate):
         job = watched(child)
         interrupt(child)
         child.sendline("d")
-        child.expect(f"swell: job {job} goes on; see it again with: swell logs -f {job}\r\n")
+        child.expect(f"swell: job {job} keeps running; to see it again, run: swell logs -f {job}\r\n")
         child.expect(pexpect.EOF)
         child.wait()
         assert child.exitstatus == 0
@@ -100,7 +100,7 @@ def test_an_answer_nobody_understands_is_asked_again_and_a_second_ctrl_c_detache
         child.sendline("what?")
         child.expect(QUESTION)
         child.sendintr()
-        child.expect(f"job {job} goes on")
+        child.expect(f"job {job} keeps running")
         child.expect(pexpect.EOF)
         child.wait()
         assert child.exitstatus == 0

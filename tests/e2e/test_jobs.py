@@ -69,7 +69,7 @@ def test_logs_of_a_job_that_has_not_begun_say_so_and_wait_when_followed(server):
     server.until(hold, "running")
     job = server.start("--name", "later", "--gpus", "1", "--", "echo", "hello")
     done = server.swell("logs", str(job))
-    said = f"swell: job {job} (later) has no output yet: it is queued; see: swell why {job}\n"
+    said = f"swell: job {job} (later) has no output yet: it is queued; to see why, run: swell why {job}\n"
     assert (done.code, done.stdout, done.stderr) == (0, "", said)
     follower = server.spawn("logs", "-f", str(job))
     assert follower.stderr is not None
@@ -181,7 +181,7 @@ def test_following_events_ends_with_a_word_when_the_server_dies(own_server):
     own_server.kill()
     _, said = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert said.decode().startswith(f"swell: the server of {own_server.root} went away; start it again")
+    assert said.decode().startswith(f"swell: the server of {own_server.root} closed the connection; restart it")
 
 
 # -- wait ----------------------------------------------------------------------------------------------------------
@@ -263,4 +263,4 @@ def test_why_says_what_is_true_and_what_to_do(server):
     server.swell("cancel", str(job))
     good = server.start("--", "true")
     server.until(good, "succeeded")
-    assert server.swell("why", str(good)).stdout == f"job {good} (true) is succeeded: all its tasks ended well.\n"
+    assert server.swell("why", str(good)).stdout == f"job {good} (true) succeeded.\n"

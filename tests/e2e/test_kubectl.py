@@ -5,13 +5,15 @@ And on the same cluster, what `swell submit` has made: how its objects change wh
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from cluster.api import condition
+from cluster.api import Refused, condition
 from cluster.cluster import Cluster
 from cluster.jobs import (
     JOBS,
@@ -147,6 +149,113 @@ def test_pods_of_a_statefulset_with_the_label_start_together_and_are_counted_onc
     server.until(waiting["id"], "cancelled", patience_s=PATIENCE_S)
 
 
+def grouped(name: str, size: int, gpus: int, *, loss: str = "", **spec: Any) -> Document:
+    """A StatefulSet whose pods are one group; `size` start together. `loss`: what becomes of them if one goes."""
+    labels = {GROUP: name, "fluence.group-size": str(size)}
+    made = template("true", on=ON_KWOK, gpus=gpus, restartPolicy="Always", schedulerName="swell")
+    made["metadata"]["labels"] = labels
+    if loss:
+        made["metadata"]["annotations"] = {"swell.dev/on-member-lost": loss}
+    rest = {"serviceName": name, "podManagementPolicy": "Parallel", "selector": {"matchLabels": labels}}
+    document = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}}
+    return {**document, "spec": {**rest, "template": made, **spec}}
+
+
+def placed_of(pods: dict[str, Document], name: str) -> dict[str, str]:
+    """uid → node of each pod of a group that stays there."""
+    return {
+        one["metadata"]["uid"]: one["spec"]["nodeName"]
+        for one in pods.values()
+        if (one["metadata"].get("labels") or {}).get(GROUP) == name
+        and "nodeName" in one["spec"]
+        and "deletionTimestamp" not in one["metadata"]
+    }
+
+
+def replacing(name: str, gone: str) -> Callable[[dict[str, Document]], bool]:
+    """Are all three placed, and one of them instead of the one that was deleted?"""
+    return lambda pods: len(placed_of(pods, name)) == 3 and gone not in placed_of(pods, name)
+
+
+def test_a_gang_of_which_one_is_deleted_begins_again_whole(cluster: Cluster, server: Server) -> None:
+    """The one that replaced it started alone, as a gang of one, and the room of the others went elsewhere."""
+    cluster.api.create(STATEFULSETS, grouped("ring", 3, 2, loss="restart", replicas=3))
+    first = job_named(server, "ring", "running")
+    before = placed_of(cluster.api.until(PODS, lambda pods: len(placed_of(pods, "ring")) == 3), "ring")
+    cluster.api.delete(f"{PODS}/ring-1")
+    ended = server.until(first["id"], "cancelled", patience_s=PATIENCE_S)
+    assert ended["reason"]["code"] == "ObjectDeleted"
+    cluster.api.until(
+        PODS, lambda pods: len(set(placed_of(pods, "ring")) - set(before)) == 3 == len(placed_of(pods, "ring"))
+    )
+    jobs = [one for one in server.jobs() if one["name"] == "ring" and one["state"] != "cancelled"]
+    assert [one["tasks"]["total"] for one in jobs] == [3]
+    cluster.api.delete(f"{STATEFULSETS}/ring?propagationPolicy=Foreground")
+    server.until(jobs[0]["id"], "cancelled", patience_s=PATIENCE_S)
+
+
+def test_one_that_is_deleted_while_its_group_runs_is_replaced_in_its_place(cluster: Cluster, server: Server) -> None:
+    """The whole group began again, which its controller expects of nobody."""
+    cluster.api.create(STATEFULSETS, grouped("keep", 3, 4, replicas=3))
+    first = job_named(server, "keep", "running")
+    before = placed_of(cluster.api.until(PODS, lambda pods: len(placed_of(pods, "keep")) == 3), "keep")
+    cluster.api.create(PODS, ours(pod("greedy", "true", on=ON_KWOK, gpus=8)))  # it would like the room of one that goes
+    job_named(server, "greedy", "queued")
+    for _ in range(2):
+        here = placed_of(cluster.api.until(PODS, lambda pods: len(placed_of(pods, "keep")) == 3), "keep")
+        gone = cluster.api.get(f"{PODS}/keep-1")["metadata"]["uid"]
+        cluster.api.delete(f"{PODS}/keep-1")
+        after = placed_of(cluster.api.until(PODS, replacing("keep", gone)), "keep")
+        assert {uid: node for uid, node in here.items() if uid != gone}.items() <= after.items()
+        assert sorted(after.values()) == sorted(before.values())
+        server.kill()
+        server.up()
+    jobs = [(one["id"], one["state"]) for one in server.jobs() if one["name"] == "keep"]
+    assert jobs == [(first["id"], "running")]
+    cluster.api.delete(f"{PODS}/greedy")
+    cluster.api.delete(f"{STATEFULSETS}/keep?propagationPolicy=Foreground")
+    server.until(first["id"], "cancelled", patience_s=PATIENCE_S)
+
+
+def test_a_group_goes_on_without_one_while_enough_run(cluster: Cluster, server: Server) -> None:
+    cluster.api.create(STATEFULSETS, grouped("march", 2, 4, loss="go-on", replicas=3))
+    pods = cluster.api.until(PODS, lambda pods: len(placed_of(pods, "march")) == 3)
+    before = placed_of(pods, "march")
+    first = job_named(server, "march", "running")
+    gone = pods["march-0"]["metadata"]["uid"]
+    cluster.api.delete(f"{PODS}/march-0")
+    after = cluster.api.until(PODS, replacing("march", gone))
+    assert before.keys() - {gone} <= placed_of(after, "march").keys()
+    assert server.until(first["id"], "running")["tasks"]["running"] == 1
+    cluster.api.delete(f"{STATEFULSETS}/march?propagationPolicy=Foreground")
+    cluster.api.until(PODS, lambda pods: not any(name.startswith("march-") for name in pods))
+
+
+def test_one_that_is_deleted_while_its_group_waits_is_replaced_and_the_group_starts(
+    cluster: Cluster, server: Server
+) -> None:
+    """It stayed Pending for ever, in an empty cluster."""
+    cluster.api.create(PODS, ours(pod("wall", "true", on=ON_KWOK, gpus=8)))
+    job_named(server, "wall", "running")
+    cluster.api.create(STATEFULSETS, grouped("queue", 3, 4, replicas=3))
+    job_named(server, "queue", "queued")
+    cluster.api.delete(f"{PODS}/queue-0")
+    cluster.api.patch(f"{PODS}/wall", {"metadata": {"annotations": SHORT}})
+    cluster.api.until(PODS, lambda pods: len(placed_of(pods, "queue")) == 3)
+    cluster.api.delete(f"{STATEFULSETS}/queue?propagationPolicy=Foreground")
+    cluster.api.until(PODS, lambda pods: not any(name.startswith("queue-") for name in pods))
+
+
+def test_a_group_starts_with_what_fits_from_its_minimum_up(cluster: Cluster, server: Server) -> None:
+    """Of six with a minimum of three and room for four none ran: `CannotRunHere`."""
+    cluster.api.create(STATEFULSETS, grouped("some", 3, 4, replicas=6))
+    cluster.api.until(PODS, lambda pods: len(placed_of(pods, "some")) == 4)
+    waiting = [one for one in server.jobs() if one["name"] == "some" and one["state"] == "queued"]
+    assert len(waiting) == 2
+    cluster.api.delete(f"{STATEFULSETS}/some?propagationPolicy=Foreground")
+    cluster.api.until(PODS, lambda pods: not any(name.startswith("some-") for name in pods))
+
+
 def test_a_group_that_cannot_fit_waits_whole_says_why_and_is_cancelled_with_its_pods(
     cluster: Cluster, server: Server
 ) -> None:
@@ -208,6 +317,145 @@ def test_what_waits_and_what_runs_is_known_again_after_a_kill(cluster: Cluster, 
     names = [one["name"] for one in server.jobs()]
     assert [names.count(name) for name in ("runs", "waits", "waits-too")] == [1, 1, 1]
     assert queued["id"] in [one["id"] for one in server.jobs()]
+
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+
+
+@pytest.fixture(scope="module")
+def classes(cluster: Cluster) -> None:
+    """Of the same value: one takes the room of others, one waits for it."""
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    for name, policy in (("urgent", "PreemptLowerPriority"), ("patient", "Never")):
+        cluster.api.create(CLASSES, {**kind, "metadata": {"name": name}, "preemptionPolicy": policy})
+
+
+def test_a_priority_class_evicts_a_whole_gang_when_its_budget_allows_it(
+    cluster: Cluster, server: Server, classes: None
+) -> None:
+    for rank in range(2):
+        member = ours(pod(f"low-{rank}", "true", on=ON_KWOK, gpus=8))
+        member["metadata"]["labels"] = {GROUP: "low", "fluence.group-size": "2"}
+        cluster.api.create(PODS, member)
+    low = job_named(server, "low", "running")["id"]
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "low"}}
+    cluster.api.create(BUDGETS, {**budget, "spec": {"minAvailable": 1, "selector": {"matchLabels": {GROUP: "low"}}}})
+    cluster.api.until(BUDGETS, lambda found: found["low"].get("status", {}).get("disruptionsAllowed") == 1)
+
+    cluster.api.create(PODS, ours(pod("mild", "true", on=ON_KWOK, gpus=8, priorityClassName="patient")))
+    mild = job_named(server, "mild", "queued")["id"]
+    cluster.api.create(PODS, ours(pod("high", "true", on=ON_KWOK, gpus=8, priorityClassName="urgent")))
+    told = server.until_true(low, lambda one: "budget" in str(one["reason"]).lower(), patience_s=PATIENCE_S)
+    assert "PodDisruptionBudget 'low' allows 1 of its 2 pods to be evicted now" in told["reason"]["message"]
+    assert len(placed_of({one["metadata"]["name"]: one for one in cluster.api.get(PODS)["items"]}, "low")) == 2
+    cluster.api.delete(f"{BUDGETS}/low")
+    high = job_named(server, "high", "running")["id"]
+    again = server.until(low, "queued", patience_s=PATIENCE_S)
+    assert (again["preemptions"], again["attempts"]) == (1, 1)
+
+    server.until(mild, "running", patience_s=PATIENCE_S)  # the other node is free now, and it is before the gang
+    for name in ("high", "mild"):
+        cluster.api.patch(f"{PODS}/{name}", {"metadata": {"annotations": SHORT}})
+    server.until(high, "succeeded", patience_s=PATIENCE_S)
+    assert server.until(low, "running", patience_s=PATIENCE_S)["attempts"] == 2
+    for rank in range(2):
+        with contextlib.suppress(Refused):  # it is ended with the other one, and may be gone
+            cluster.api.delete(f"{PODS}/low-{rank}")
+    server.until(low, "cancelled", patience_s=PATIENCE_S)
+
+
+def test_a_pod_of_a_deployment_that_is_evicted_is_another_job(cluster: Cluster, server: Server, classes: None) -> None:
+    made = template("true", on=ON_KWOK, gpus=8, restartPolicy="Always", schedulerName="swell")
+    made["metadata"]["labels"] = {"app": "web"}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": made}
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    cluster.api.create(DEPLOYMENTS, {**web, "spec": spec})
+    running = cluster.api.until(
+        PODS, lambda pods: sum("nodeName" in one["spec"] for name, one in pods.items() if name.startswith("web-")) == 2
+    )
+    before = {name for name in running if name.startswith("web-")}
+    cluster.api.create(PODS, ours(pod("soon", "true", on=ON_KWOK, gpus=8, priorityClassName="urgent")))
+    soon = job_named(server, "soon", "running")["id"]
+    after = {name for name in cluster.api.until(PODS, lambda pods: len(pods) >= 3) if name.startswith("web-")}
+    [gone] = before - after
+    [new] = after - before
+    job_named(server, gone, "cancelled")
+    waiting = job_named(server, new, "queued")["id"]
+    cluster.api.patch(f"{PODS}/soon", {"metadata": {"annotations": SHORT}})
+    server.until(soon, "succeeded", patience_s=PATIENCE_S)
+    server.until(waiting, "running", patience_s=PATIENCE_S)
+    cluster.api.delete(f"{DEPLOYMENTS}/web?propagationPolicy=Foreground")
+    cluster.api.until(PODS, lambda pods: not any(name.startswith("web-") for name in pods))
+
+
+NAMESPACES = "/api/v1/namespaces"
+
+
+def test_a_quota_counts_for_a_whole_gang_before_any_of_its_pods_is_made(cluster: Cluster, server: Server) -> None:
+    cluster.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tight"}})
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "three"},
+        "spec": {"hard": {"pods": "3"}},
+    }
+    quotas = f"{NAMESPACES}/tight/resourcequotas"
+    cluster.api.create(quotas, quota)
+    pods = f"{NAMESPACES}/tight/pods"
+    cluster.api.until(quotas, lambda found: found["three"].get("status", {}).get("hard") == {"pods": "3"})
+    for name in ("one", "two"):
+        cluster.api.create(pods, pod(name, "true", on=ON_KWOK))
+    cluster.api.until(quotas, lambda found: found["three"]["status"]["used"] == {"pods": "2"})
+
+    def gang(name: str, count: int) -> Document:
+        document = jobset(name, "true", count=count, on=ON_KWOK, gpus=1)
+        document["metadata"]["namespace"] = "tight"
+        return document
+
+    refused = server.swell("submit", "-f", "-", stdin=yaml.safe_dump(gang("never", 4)))
+    assert refused.code != 0
+    assert "together they exceeded quota: three, requested: pods=4, used: pods=0, limited: pods=3" in refused.stderr
+    number = submitted(server, gang("pair", 2))
+    waits = server.until_true(number, lambda one: one["reason"]["code"] == "WaitingToRetry", patience_s=PATIENCE_S)
+    assert "its 2 pods start together or not at all, and together they exceeded quota: three" in str(waits["reason"])
+    assert {one["metadata"]["name"] for one in cluster.api.get(pods)["items"]} == {"one", "two"}
+    cluster.api.delete(f"{pods}/one")
+    server.until(number, "running", patience_s=PATIENCE_S)
+    server.swell("cancel", str(number))
+    cluster.api.delete(f"{NAMESPACES}/tight")
+
+
+def test_jobs_whose_namespace_is_deleted_say_so_and_hold_nothing(cluster: Cluster, server: Server) -> None:
+    """Of a running one it was said that it had left no exit code."""
+    cluster.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "brief"}})
+    made = {
+        "pod": (PODS, pod("b-pod", "true", on=ON_KWOK, gpus=1)),
+        "job": (JOBS, job("b-job", "true", count=2, on=ON_KWOK, gpus=1)),
+        "jobset": (JOBSETS, jobset("b-set", "true", count=2, on=ON_KWOK, gpus=1)),
+        "pytorchjob": (PYTORCHJOBS, pytorchjob("b-torch", "true", "true", workers=1, on=ON_KWOK, gpus=1)),
+    }
+    for path, document in made.values():
+        cluster.api.create(path.replace("/default/", "/brief/"), ours(document))
+    sent = pod("b-sent", "true", on=ON_KWOK, gpus=1)
+    sent["metadata"]["namespace"] = "brief"
+    submitted(server, sent)
+    wide = ours(jobset("b-wide", "true", count=2, on=ON_KWOK, gpus=8))
+    cluster.api.create(JOBSETS.replace("/default/", "/brief/"), wide)
+    running = [job_named(server, name, "running")["id"] for name in ("b-pod", "b-job", "b-set", "b-torch", "b-sent")]
+    waiting = job_named(server, "b-wide", "queued")["id"]
+    cluster.api.delete(f"{NAMESPACES}/brief")
+    for number in running:
+        reason = server.until(number, "cancelled", patience_s=PATIENCE_S)["reason"]
+        assert (reason["code"], reason["message"]) == ("ObjectDeleted", "its namespace brief was deleted with kubectl")
+    ended = server.until(waiting, "cancelled", patience_s=PATIENCE_S)["reason"]
+    # The others may have made room for it a moment before it was deleted itself.
+    told = ("cancelled by the deletion of namespace brief", "its namespace brief was deleted with kubectl")
+    assert ended["message"] in told
+    cluster.api.until(NAMESPACES, lambda found: "brief" not in found)
+    nodes = server.swell("nodes", "-o", "json").json
+    assert [gpu["job"] for node in nodes for gpu in node["gpus"] if gpu["job"] in running] == []
 
 
 # -- what came by `swell submit` -------------------------------------------------------------------------------------

@@ -114,7 +114,20 @@ def test_objects_that_cannot_be_read_stop_nobody_and_a_server_that_starts_become
     server.kill()
     server.up()
     runs_everything(cluster, server, "after")
+    assert "PyTorchJob elsewhere/half" in named_by_doctor(server)
+    whole = ours(made("PyTorchJob", "half", gpus=1))["spec"]["pytorchReplicaSpecs"]
+    cluster.api.patch(
+        f"{PYTORCHJOBS.replace('/default/', '/elsewhere/')}/half", {"spec": {"pytorchReplicaSpecs": whole}}
+    )
+    named(server, "half", "running")
+    assert "PyTorchJob elsewhere/half" not in named_by_doctor(server)
     cluster.api.kubectl("delete", "namespace", "elsewhere", "--wait=false")
+
+
+def named_by_doctor(server: Server) -> set[str]:
+    """Kind, namespace and name of what cannot be read."""
+    found = [one["text"] for one in server.swell("doctor", "-o", "json").json if one["topic"] == "object"]
+    return {text.partition(" cannot be read")[0] for text in found}
 
 
 def unreadable(events: dict[str, Document]) -> set[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from server import Gate
+from server import Gate, Server
 
 from .kubeprofiler import resized
-from .training import EXAMPLES, ROOT, Story
+from .training import EXAMPLES, ROOT, SDK, Story
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +36,37 @@ def test_a_script_for_kubeprofiler_ends_with_0_when_asked_to_stop_and_goes_on_at
     story = resized(tmp_path, gate, command=command, epochs=EPOCHS)
     assert [life.width for life in story.lives] == [2, 1, 2]
     assert story.losses == pytest.approx(uninterrupted(), abs=1e-9)
+
+
+#: As Lightning reckons: it goes on from the epochs of its checkpoint, up to max_epochs, which is EPOCHS - EPOCHS_DONE.
+MISTAKEN = """
+import sys
+from kubernetesdlprofile.kubeprofiler import KubeProfiler
+
+profiler = KubeProfiler("there", "there")
+for epoch in range(profiler.EPOCHS_DONE, profiler.EPOCHS - profiler.EPOCHS_DONE):
+    profiler.start_epoch()
+    profiler.measure()
+    profiler.end_epoch()
+    if epoch == 24:
+        open(sys.argv[1]).readline()
+profiler.end()
+"""
+
+
+def test_a_script_that_goes_on_and_trains_nothing_says_so(tmp_path: Path, gate: Gate) -> None:
+    """It was called succeeded with half of its epochs: 'all its tasks ended well'."""
+    (tmp_path / "train.py").write_text(MISTAKEN)
+    with Server(tmp_path, gpus=1, cpus=4) as server:
+        words = ("--gpus", "1", "--epochs", str(EPOCHS), f"--env=PYTHONPATH={SDK}")
+        job = server.start(*words, "--", sys.executable, str(tmp_path / "train.py"), str(gate))
+        server.until_true(job, lambda document: (document["progress"]["epochs_done"] or 0) >= 25)
+        server.swell("requeue", str(job))
+        gate.open()
+        document = server.until(job, "succeeded", "failed")
+        why = server.swell("why", str(job)).stdout
+    assert (document["state"], document["reason"]["code"], document["attempts"]) == ("succeeded", "EndedEarly", 2), why
+    assert "trained none of the remaining epochs, and ended with exit code 0" in why
 
 
 def with_original(folder: Path, gate: Gate, address: str) -> Story:

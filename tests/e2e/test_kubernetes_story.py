@@ -161,9 +161,9 @@ def test_an_urgent_job_stops_a_rigid_one_which_goes_on_from_its_checkpoint(stage
     assert epochs == list(range(1, len(epochs) + 1))
     [asked] = [event["detail"] for event in stopped["events"] if event["kind"] == "AskedToYield"]
     assert (asked["width"], asked["when"], asked["cause"]) == (0, "at-checkpoint", f"preempted by job {high}")
-    assert re.match(rf"job {low} \(low\) is queued: WaitingForRoom\n.*; the rest is held by job {high};", why), why
-    assert why.endswith(f"\n  note: attempt 1 was asked to give its room back: preempted by job {high}\n"), why
-    assert re.search(rf"the rest is held by job {low}\b|NotYetPlanned|Starting|is running", reason), reason
+    assert re.match(rf"job {low} \(low\) is queued: WaitingForRoom\n.*; the rest is used by job {high};", why), why
+    assert why.endswith(f"\n  note: attempt 1 was asked to free its resources: preempted by job {high}\n"), why
+    assert re.search(rf"the rest is used by job {low}\b|NotYetPlanned|Starting|is running", reason), reason
 
 
 def test_two_pytorchjobs_with_shares_train_on_one_gpu(stage: Stage) -> None:
@@ -291,8 +291,8 @@ def test_a_task_over_its_memory_limit_is_said_to_be(stage: Stage, document: Docu
     stage.until(job, "failed")
 
     assert stage.said("why", str(job)).stdout == (
-        f"job {job} ({document['metadata']['name']}) is failed: OutOfMemory\n"
-        "  task 0 was killed because it used more memory than its limit of 64 MiB\n"
+        f"job {job} ({document['metadata']['name']}) failed: OutOfMemory\n"
+        "  task 0 was killed because it needed more memory than its limit of 64 MiB\n"
         f"  next: give it more memory (resources.limits.memory), or see what it did: swell logs --rank 0 {job}\n"
     )
 
@@ -302,10 +302,10 @@ def test_an_image_that_cannot_be_had_is_said_in_the_kubelets_words(stage: Stage)
     stage.until(job, "failed")
 
     assert stage.said("why", str(job)).stdout == (
-        f"job {job} (nowhere) is failed: ImageUnavailable\n"
+        f"job {job} (nowhere) failed: ImageUnavailable\n"
         "  the image of task 0 cannot be used: ErrImageNeverPull: Container image "
         '"swell.test/missing:1" is not present with pull policy of Never\n'
-        "  next: correct the image's name, or what it needs to be pulled with, and submit it again\n"
+        "  next: fix the image name or the pull credentials, and submit it again\n"
     )
 
 
@@ -352,8 +352,8 @@ def test_a_pod_that_keeps_ending_is_said_to_although_it_runs(stage: Stage) -> No
 
     loops = r"pod loops keeps ending: begun again (once|\d+ times), the last time after exit code 3"
     assert re.fullmatch(
-        rf"job {job} \(loops\) is running: TaskTrouble\n  it runs, but not all of it: {loops}\n"
-        rf"  next: see what it did: swell logs {job}; correct that and submit it again, or wait\n",
+        rf"job {job} \(loops\) is running: TaskTrouble\n  it is running, but not completely: {loops}\n"
+        rf"  next: see its output \(swell logs {job}\), fix that and submit it again, or wait\n",
         why,
     ), why
 
@@ -369,7 +369,7 @@ def test_a_job_that_is_suspended_with_kubectl_is_held_until_it_is_released(stage
 
     assert why == (
         f"job {job} (paused) is held: Held\n"
-        "  its PyTorchJob default/paused was suspended by somebody else, with kubectl\n"
+        "  its PyTorchJob default/paused was suspended with kubectl\n"
         f"  next: swell release {job}\n"
     )
 
@@ -385,7 +385,7 @@ def test_a_job_that_is_held_stops_at_its_checkpoint_and_goes_on_there_when_it_is
 
     assert suspended == "true"
     assert why.startswith(f"job {job} (rested) is held: Held\n")
-    assert why.endswith(f" asked that it wait\n  next: swell release {job}\n")
+    assert why.endswith(f" put it on hold\n  next: swell release {job}\n")
     epochs = [epoch for epoch, _, _ in stage.ledger(job)]
     assert epochs == list(range(1, len(epochs) + 1))
     assert shown(stage, job)["lost_gpu_seconds"] == 0

@@ -11,38 +11,42 @@ from pathlib import Path
 import pytest
 
 from nvml import Driver
-from server import Server
+from server import Server, up_before_and_empty_after
 
 pytestmark = pytest.mark.slow
 
 MAJOR = 195  # of NVIDIA's GPUs; without a driver what may be opened has no such device behind it
 
 
-@pytest.fixture
-def driver(tmp_path: Path) -> Driver:
-    made = Driver(tmp_path, "GPU-a", "GPU-b")
-    for minor, uuid in enumerate(("GPU-a", "GPU-b")):
-        made.change(uuid, minor=minor)
-        os.mknod(tmp_path / f"nvidia{minor}", 0o666 | stat.S_IFCHR, os.makedev(MAJOR, minor))
-    return made
+@pytest.fixture(scope="module")
+def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what may be opened: nvidia0 and nvidia1."""
+    return tmp_path_factory.mktemp("devices")
 
 
-@pytest.fixture
-def server(tmp_path: Path, driver: Driver) -> Iterator[Server]:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, devices: Path) -> Iterator[Server]:
     assert os.geteuid() == 0, "control groups are root's to make: sudo make test"
-    with Server(tmp_path, gpus=None, env=driver.environment) as one:
+    driver = Driver(devices, "GPU-a", "GPU-b")
+    for minor, uuid in enumerate(("GPU-a", "GPU-b")):
+        driver.change(uuid, minor=minor)
+        os.mknod(devices / f"nvidia{minor}", 0o666 | stat.S_IFCHR, os.makedev(MAJOR, minor))
+    with Server(tmp_path_factory.mktemp("limits"), gpus=None, env=driver.environment) as one:
         yield one
+
+
+@pytest.fixture
+def server(shared: Server) -> Iterator[Server]:
+    yield from up_before_and_empty_after(shared)
 
 
 def test_a_job_over_its_memory_fails_and_is_told_so(server: Server) -> None:
     done = server.swell("run", "--memory", "64MiB", "--", "python3", "-c", "bytearray(300 << 20)")
     assert done.code != 0
-    reason = server.client().job(1).document["reason"]
+    reason = server.client().job(done.job).document["reason"]
     assert (reason["code"], reason["evidence"]["memory_mib"], reason["evidence"]["used_mib"]) == ("OutOfMemory", 64, 64)
-    assert reason["message"] == (
-        "task 0 was killed because it used more memory than its limit of 64 MiB, having 64 MiB"
-    )
-    assert "give it more memory (--memory)" in server.swell("why", "1").stdout
+    assert reason["message"] == ("task 0 was killed because it needed more memory than its limit of 64 MiB")
+    assert "give it more memory (--memory)" in server.swell("why", str(done.job)).stdout
 
 
 def test_a_job_that_names_no_memory_may_take_what_there_is(server: Server) -> None:
@@ -70,8 +74,8 @@ def test_a_fork_bomb_ends_at_the_configured_number_of_processes(tmp_path: Path) 
         assert "Cannot fork" in done.stdout
 
 
-def test_a_task_opens_its_own_gpus_and_no_others(server: Server, tmp_path: Path) -> None:
-    script = f'echo "$CUDA_VISIBLE_DEVICES"; cat {tmp_path}/nvidia0; cat {tmp_path}/nvidia1; true'
+def test_a_task_opens_its_own_gpus_and_no_others(server: Server, devices: Path) -> None:
+    script = f'echo "$CUDA_VISIBLE_DEVICES"; cat {devices}/nvidia0; cat {devices}/nvidia1; true'
     allowed, denied = "No such device or address", "Operation not permitted"
     found = [
         server.swell("run", *asked, "--", "sh", "-c", script).stdout for asked in (("--gpus", "1"), ("--gpus", "2"), ())
@@ -83,13 +87,13 @@ def test_a_task_opens_its_own_gpus_and_no_others(server: Server, tmp_path: Path)
 def test_nodes_and_doctor_say_that_all_is_enforced(server: Server) -> None:
     server.swell("run", "--", "true")
     assert [node["not_enforced"] for node in server.client().nodes()] == [[]]
-    assert "tasks are kept to their memory" in server.swell("doctor").stdout
+    assert "limits on memory, CPUs, GPUs" in server.swell("doctor").stdout
 
 
 def test_nothing_of_a_job_is_left_in_the_control_groups(server: Server) -> None:
-    server.swell("run", "--memory", "64MiB", "--", "sh", "-c", "setsid sleep 300 & exit 0")
-    server.until(1, "succeeded")
-    left = [path for path in Path("/sys/fs/cgroup").glob("**/1.1.0") if path.parent.name in noted(server)]
+    job = server.swell("run", "--memory", "64MiB", "--", "sh", "-c", "setsid sleep 300 & exit 0").job
+    server.until(job, "succeeded")
+    left = [path for path in Path("/sys/fs/cgroup").glob(f"**/{job}.1.0") if path.parent.name in noted(server)]
     assert left == []
 
 

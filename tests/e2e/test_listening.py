@@ -63,8 +63,8 @@ def test_what_cannot_be_meant_starts_no_server(tmp_path: Path):
         refused = server.swell("up", "-d", "--listen", "0.0.0.0:8080")
         assert (refused.code, server.is_up) == (2, False)
         assert refused.stderr == (
-            "swell: --listen 0.0.0.0:8080 is every address of this machine, and none that a job elsewhere could call; "
-            "say which name or address they use: --advertise https://NAME:PORT\n"
+            "swell: --listen 0.0.0.0:8080 means all addresses of this machine, but jobs elsewhere need one name "
+            "or address; add --advertise https://NAME:PORT\n"
         )
 
 

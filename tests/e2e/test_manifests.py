@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from server import Server
 
@@ -53,3 +54,36 @@ def test_what_has_no_effect_is_said_and_keeps_nothing_from_running(server, tmp_p
         said,
         "this machine runs processes, not pods, so these fields have no effect: image, nodeSelector",
     ]
+
+
+def in_line(name: str, after: str) -> str:
+    return f"apiVersion: swell/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec: {{command: ['true'], after: {after}}}\n"
+
+
+def test_jobs_of_one_command_wait_for_each_other(server, tmp_path):
+    """The name of the document before was unknown: there is no job."""
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(in_line("sib-a", "null") + "---\n" + in_line("sib-b", "sib-a"))
+    second.write_text(in_line("sib-c", "['sib-a:end', sib-b]"))
+    files = ("-f", str(first), "-f", str(second))
+    dry = server.swell("submit", "--dry-run", *files)
+    printed = [one["spec"].get("after") for one in yaml.safe_load_all(dry.stdout)]
+    assert (dry.code, printed) == (0, [None, ["sib-a"], ["sib-b", "sib-a:end"]])
+    done = server.swell("submit", *files)
+    assert (done.code, done.stderr) == (0, "")
+    a, b, c = map(int, done.stdout.split())
+    assert [[one["job"] for one in server.client().show(job)["spec"]["after"]] for job in (a, b, c)] == [
+        [],
+        [a],
+        [a, b],
+    ]
+    assert server.until(c, "succeeded")["started_at"] >= server.until(b, "succeeded")["ended_at"]
+
+
+def test_the_same_file_twice_is_refused(server, tmp_path, nothing_changes):
+    """`-f in.yaml -f in.yaml` made one job, `-f in.yaml -f ./in.yaml` two."""
+    (tmp_path / "in.yaml").write_text(in_line("twice", "null"))
+    again = "; name each file once, or submit it a second time with its own command\n"
+    for second, said in (("in.yaml", ""), ("./in.yaml", " (as in.yaml and ./in.yaml)")):
+        done = server.swell("submit", "-f", "in.yaml", "-f", second, cwd=tmp_path)
+        assert (done.code, done.stdout, done.stderr) == (2, "", f"swell: -f names in.yaml twice{said}{again}")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from server import SWELL, Server, wait_for_end
-from swell.process import ready
+from swell.machine.processes import ready
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +68,7 @@ def test_how_a_notice_went_is_in_swell_events(server):
 
 def test_a_private_server_does_not_send_to_a_clouds_own_services(server):
     done = server.swell("run", "-d", "--notify", "http://169.254.169.254/latest/meta-data", "--", "true")
-    assert (done.code, "leads to 169.254.169.254, and this server sends nothing" in done.stderr) == (125, True)
+    assert (done.code, "resolves to 169.254.169.254, and this server sends no notices" in done.stderr) == (125, True)
 
 
 STAYS = {

@@ -17,10 +17,17 @@ HELD = re.compile(r"GPUs held((?: +\d+)+)")
 
 
 def test_four_jobs_share_six_gpus_and_nobody_is_refused(tmp_path: Path) -> None:
-    """With 4, 2 and nothing left, the third job makes the first give room back at its checkpoint."""
+    """With 4, 2 and nothing left, the third job makes the first give room back at its checkpoint.
+
+    With more epochs than the demo's three: where a process takes seconds to start, the first had ended before.
+    """
     script = str(EXAMPLES / "orchestrator/orchestrator.py")
     done = subprocess.run(
-        [sys.executable, script, "0.5", "0.5", "0.5"], capture_output=True, text=True, timeout=150, check=False
+        [sys.executable, script, "--epochs", "6", "0.5", "0.5", "0.5"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert re.findall(r"(genai-job\d) +(\w+)", done.stdout)[-4:] == [

@@ -19,6 +19,7 @@ from specs import spec
 from swell.controller.reporting import make_token
 from swell.model.job import AttemptId, Overrun, ResizeMode, Role
 from swell.model.resources import Resources
+from swell.server.supervisor import own_worker
 from swell.store import NewJob
 
 pytestmark = pytest.mark.slow
@@ -31,8 +32,8 @@ class Box:
         self.driver = Driver(folder, "GPU-a")
         self.service = Service(folder / "state")
         self.service.state.worker_token.write_text(WORKER)
-        self.service.state.write_json(self.service.state.server_file, {"url": f"http://{self.service.host}"})
-        argv = [sys.executable, "-m", "swell.worker", "--state", str(self.service.state)]
+        words = own_worker(self.service.state, "127.0.0.1").words()
+        argv = [sys.executable, "-m", "swell.worker", *words]
         self._worker = subprocess.Popen(argv, env={**os.environ, **self.driver.environment}, stderr=subprocess.DEVNULL)
 
     def close(self) -> None:
@@ -102,9 +103,9 @@ def test_a_job_that_overruns_may_be_stopped(box: Box) -> None:
     found = box.service.until(job, "failed")
     assert found["reason"] == {
         "code": "GpuMemoryOverrun",
-        "message": "it used 5000 MiB of the GPU it shared and had reserved 4096 MiB, and was stopped for that",
+        "message": "it used 5000 MiB of the GPU it shared but had reserved 4096 MiB, so it was stopped",
         "evidence": {"job": job, "reserved_mib": 4096, "used_mib": 5000, "needs_mib": 5504},
-        "next": "reserve more (--gpu-memory 5504MiB), or let it go on with a warning",
+        "next": "reserve more (--gpu-memory 5504MiB), or let it continue with a warning",
     }
 
 
@@ -126,4 +127,4 @@ def test_what_it_needs_is_learnt_when_it_has_finished_an_epoch(box: Box) -> None
     box.service.until_true(job, lambda _: box.shown(job)["gpu_memory"]["peak_mib"] == 2000)
     answer = box.service.ask("POST", f"/attempts/{job}.1/report", report, token=token)
     assert answer.status == 200, answer.data
-    assert box.until_event(job, "GpuMemoryLearnt") == {"reserved_mib": 2304, "before_mib": 4096, "peak_mib": 2000}
+    assert box.until_event(job, "GpuMemoryMeasured") == {"reserved_mib": 2304, "before_mib": 4096, "peak_mib": 2000}

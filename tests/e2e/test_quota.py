@@ -24,8 +24,8 @@ PATIENCE_S = 60.0
 GPUS = "requests.nvidia.com/gpu"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 ADVICE = (
-    "it goes on when the quota 'team' of its namespace has enough left: see what uses it "
-    "(kubectl describe resourcequota team -n NAMESPACE), let it be raised, or ask for less"
+    "it starts when quota 'team' of its namespace has enough left: see what uses it "
+    "(kubectl describe resourcequota team -n NAMESPACE), ask for a larger quota, or request less"
 )
 
 
@@ -79,7 +79,7 @@ def test_one_that_a_quota_never_lets_in_is_refused_in_its_words_and_leaves_nothi
     said = f"exceeded quota: team, requested: {GPUS}=3, used: {GPUS}=0, limited: {GPUS}=2"
     assert said in refused.stderr
     assert refused.stderr.endswith(
-        "; it would not fit if it were alone there: ask for less, or let the quota be raised\n"
+        "; the job is larger than the whole quota: request less, or ask for a larger quota\n"
     )
     assert server.jobs() == []
     assert [cluster.api.get(path)["items"] for path in (PODS, JOBS, PYTORCHJOBS)] == [[], [], []]
@@ -91,13 +91,13 @@ def test_what_a_full_quota_keeps_out_waits_says_so_and_starts_when_it_is_raised(
     [first] = submitted(server, pod("first", "true", on=ON_KWOK, gpus=2))
     server.until(first, "running", patience_s=PATIENCE_S)
     torch = pytorchjob("torch", "true", "true", workers=1, on=ON_KWOK, gpus=1)
-    kinds = {"array": "Job", "torch": "PyTorchJob"}
+    kinds = {"array": "Job"}
     waiting = submitted(
         server, pod("later", "true", on=ON_KWOK, gpus=1), job("array", "true", count=3, on=ON_KWOK, gpus=1), torch
     )
-    full = f"exceeded quota: team, requested: {GPUS}=1, used: {GPUS}=2, limited: {GPUS}=2"
-    for one in waiting:
-        found = server.until_true(one, lambda document: full in trouble(document), patience_s=PATIENCE_S)
+    for one, asked in zip(waiting, (1, 1, 2), strict=True):  # of a gang none is made, and all are asked for at once
+        full = f"exceeded quota: team, requested: {GPUS}={asked}, used: {GPUS}=2, limited: {GPUS}=2"
+        found = server.until_true(one, lambda document, full=full: full in trouble(document), patience_s=PATIENCE_S)
         if found["name"] in kinds:
             made_by = f"{kinds[found['name']]} default/{found['name']} cannot make its pods: "
             assert (found["state"], trouble(found)[: len(made_by)]) == ("starting", made_by)
@@ -130,5 +130,5 @@ def test_a_range_that_came_by_kubectl_has_no_effect_and_that_is_said(cluster: Cl
     assert server.swell("why", theirs).stdout == f"job {theirs} (theirs) is running.\n  note: {note}\n"
     assert f"note: {note}\n" in server.swell("show", theirs).stdout
     refused = server.swell("scale", theirs, "4")
-    words = f"swell: width 4 lies outside what job {theirs} asked for, 1..1; {note}\n"
+    words = f"swell: width 4 is outside job {theirs}'s range, 1..1; {note}\n"
     assert (refused.code, refused.stderr) == (2, words)

@@ -33,7 +33,9 @@ def test_a_running_job_reports_on_and_the_old_secret_is_forgotten_when_it_has_en
         server.until_true(job, lambda found: found["metrics"] == {"loss": 1.0})
         done = server.swell("token", "rotate-job-secret")
         assert done.stderr == (
-            "swell: jobs that start from now on get tokens of a new secret; 1 that run keep theirs until they end\n"
+            "swell: jobs that start from now on get tokens signed with a new secret; 1 running job(s) keep "
+            "theirs until "
+            "they end\n"
         )
         assert server.state.job_secret.read_text().strip() != old
         server.kill()

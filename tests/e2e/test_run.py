@@ -32,7 +32,7 @@ def test_run_shows_the_output_and_exits_with_the_jobs_code(server):
         (["sh", "-c", "kill -SEGV $$"], 139, "(SIGSEGV: a crash)"),
         (["sh", "-c", "kill -KILL $$"], 137, "(SIGKILL)"),
         (["no-such-program-anywhere"], 127, "(the command was not found)"),
-        (["/etc/passwd"], 126, "(the command may not be executed)"),
+        (["/etc/passwd"], 126, "(the command is not executable)"),
     ],
 )
 def test_the_exit_code_of_a_job_is_the_one_a_shell_would_have(server, command, code, said):
@@ -75,7 +75,7 @@ def test_run_says_why_it_waits_and_goes_on_when_there_is_room(server):
     assert re.match(rb"swell: job \d+ \(echo\)\n", process.stderr.readline())
     waits = process.stderr.readline().decode()
     assert re.match(r"swell: job \d+ waits: it wants 1 CPU, 2 GPUs; free here is ", waits)
-    assert f"held by job {hold}" in waits
+    assert f"used by job {hold}" in waits
     server.swell("cancel", str(hold))
     out, _ = process.communicate(timeout=30)
     assert (process.returncode, out) == (0, b"at last\n")
@@ -117,8 +117,8 @@ def test_an_array_runs_every_index_once_and_never_more_than_so_many_at_once(serv
     assert done.code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{n}.5.0.1" for n in (20, 3, 5, 7, 9)]
     job = server.client().job("array")
-    assert job.document["tasks"] == {"total": 5, "running": 0, "succeeded": 5, "failed": 0}
-    assert f"job {job.id} has 5 tasks; see one with: swell logs --rank I {job.id}" in done.stderr
+    assert job.document["tasks"] == {"total": 5, "running": 0, "succeeded": 5, "failed": 0, "stopped": 0}
+    assert f"job {job.id} has 5 tasks; to see one: swell logs --rank I {job.id}" in done.stderr
 
 
 def test_an_array_goes_on_after_a_task_has_failed_and_tells_how_many(server):
@@ -133,8 +133,9 @@ def test_the_first_run_starts_a_server_and_says_so(tmp_path):
     try:
         done = fresh.swell("run", "--", "echo", "hello")
         assert (done.code, done.stdout) == (0, "hello\n")
-        assert f"swell: started a server for {fresh.root} (log: {fresh.root}/server.log; stop it with: swell down)" in (
-            done.stderr
+        assert (
+            f"swell: started a server for {fresh.root} (log: {fresh.root}/server.log; to stop it, run: swell down)"
+            in (done.stderr)
         )
         again = fresh.swell("run", "--", "true")
         assert "started a server" not in again.stderr
@@ -164,7 +165,8 @@ def test_a_server_that_is_stopped_while_a_job_is_watched_is_a_failure_of_swell_a
     _, said = process.communicate(timeout=60)
     assert process.returncode == 125
     assert said.decode().splitlines()[-1] == (
-        f"swell: the server of {own_server.root} was stopped; job 1 goes on: swell up -d, then swell logs -f 1"
+        f"swell: the server of {own_server.root} was stopped; job 1 keeps running; to see it again: swell up "
+        "-d, then swell logs -f 1"
     )
     own_server.up()
     gate.open()
@@ -176,7 +178,7 @@ def test_stopping_the_server_leaves_running_jobs_alone_and_the_next_one_takes_th
     job = own_server.start("--", "sh", "-c", f"echo $$; read line < {gate}; exit 5")
     pid = int(own_server.until_output(job, b"\n"))
     done = own_server.down()
-    assert "1 running job(s) go on, the next `swell up` takes them up" in done.stderr
+    assert "1 running job(s) keep running; the next `swell up` takes them over" in done.stderr
     assert not own_server.is_up
     with ended(pid):
         gate.open()
@@ -223,7 +225,7 @@ def test_another_folder_can_be_named_and_must_exist(server, tmp_path):
     assert server.swell("run", "--workdir", "there", "--", "pwd", cwd=tmp_path).stdout == f"{tmp_path}/there\n"
     done = server.swell("run", "--workdir", "nowhere", "--", "pwd", cwd=tmp_path)
     assert done.code == 125
-    assert f"the folder {tmp_path}/nowhere cannot be entered; it must exist here" in done.stderr
+    assert f"the working directory {tmp_path}/nowhere cannot be entered; it must exist on this machine" in done.stderr
 
 
 def test_bytes_that_are_no_utf8_survive_in_variables_words_and_folders(server, tmp_path):

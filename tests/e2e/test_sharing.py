@@ -63,7 +63,7 @@ def test_three_shares_take_two_gpus_and_a_fourth_waits_until_one_ends(box: Serve
     waits = box.until_true(four, lambda document: document["reason"]["code"] == "WaitingForRoom")["reason"]
     assert waits["message"] == (
         "it wants 1 CPU, 12 GiB of one GPU's memory; free here is 5 CPUs, 10 GiB of one GPU's memory; "
-        f"the rest is held by jobs {one}, {two}, {three}"
+        f"the rest is used by jobs {one}, {two}, {three}"
     )
     assert (waits["evidence"]["wants_gpu_memory_mib"], waits["evidence"]["largest_free_gpu_memory_mib"]) == (
         12288,
@@ -92,7 +92,7 @@ def test_an_array_of_shares_fills_what_others_leave_and_works_through_its_indice
     array = box.start("--array", "0-7%6", "--cpus", "0.5", "--gpu-memory", "4GiB", "--", "sh", "-c", script)
     box.until_true(array, lambda document: document["tasks"]["running"] == 6)
     assert held(box) == [(None, [(one, MIB), *[(array, 4096)] * 2], 2048), (None, [(array, 4096)] * 4, 0)]
-    table = box.swell("nodes").stdout
+    table = box.swell("nodes", "-o", "wide").stdout
     assert f"job {one} 6144 MiB, job {array} 2 x 4096 MiB, 2048 MiB free" in table
     for _ in range(9):
         gate.open()

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 
 from engines.kubernetes.certificates import self_signed
 from server import PATIENCE_S, SWELL, Result, Server
+from swell.client.remote import fetch_fingerprint
+from swell.machine.certificate import Certificate
 
 pytestmark = pytest.mark.slow
 
@@ -83,14 +86,14 @@ def test_a_login_pins_the_fingerprint_that_the_server_printed_and_trusts_nobody_
     without = laptop.swell("login", laptop.url, "--token-file", "token")
     assert (without.code, laptop.is_logged_in) == (2, False)
     assert without.stderr == (
-        f"swell: the certificate of {laptop.url} is not trusted: self-signed certificate; name its fingerprint, as "
-        f"`swell up` printed it where it runs: swell login {laptop.url} --fingerprint SHA256, or name who vouches for "
-        "it: --ca FILE\n"
+        f"swell: the certificate of {laptop.url} is not trusted: self-signed certificate; give the fingerprint "
+        f"that `swell up` printed on the server: swell login {laptop.url} --fingerprint SHA256, or the CA that "
+        "signed it: --ca FILE\n"
     )
     wrong = ":".join(["AB"] * 32)
     refused = laptop.swell("login", laptop.url, "--token-file", "token", "--fingerprint", wrong)
     assert (refused.code, laptop.is_logged_in) == (2, False)
-    assert f"its fingerprint is {shown}, and {wrong} was named" in refused.stderr
+    assert f"its fingerprint is {shown}, not {wrong}" in refused.stderr
     done = laptop.swell("login", laptop.url, "--token-file", "token", "--fingerprint", shown.lower().replace(":", ""))
     assert done.code == 0, done
     assert json.loads((laptop.home / ".config/swell/server.json").read_text())["fingerprint"]
@@ -109,7 +112,7 @@ def test_at_a_terminal_the_fingerprint_is_shown_and_asked_for(laptop):
             dimensions=(24, 300),
         )
         asked.expect_exact(shown)
-        asked.expect_exact("Trust it from now on?")
+        asked.expect_exact("Trust this certificate from now on?")
         asked.sendline(answer)
         asked.expect(pexpect.EOF)
         asked.close()
@@ -156,6 +159,18 @@ def test_a_certificate_that_the_operator_names_is_shown_and_its_authority_is_eno
         assert done.code == 0, done
         assert laptop.swell("ps").code == 0
         assert not (server.root / "tls-key.pem").exists()
+        renewed = self_signed(tmp_path, "renewed")
+        renewed.certificate.replace(pair.certificate)  # for a moment it has no key
+        renewed.key.replace(pair.key)
+        until_shown(laptop.url, Certificate(pair.certificate, pair.key, is_own=False).fingerprint)
+        assert laptop.swell("ps").code == 0
+
+
+def until_shown(url: str, fingerprint: str) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while (shown := fetch_fingerprint(url)) != fingerprint:
+        assert time.monotonic() < until, shown
+        time.sleep(0.2)
 
 
 def test_a_long_answer_arrives_whole(laptop):

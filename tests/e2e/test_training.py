@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 TORCH = "/usr/bin/python3"  # Debian's, which is where python3-torch is
 DDP = EXAMPLES / "pytorch/ddp.py"
-EPOCHS = 60
+EPOCHS = 110  # on a busy machine the steps of the test take longer than 60 do
 SAMPLE_S = 0.0012  # an epoch takes 0.6 s at width 1, and a third of that at width 3
 
 
@@ -75,17 +75,17 @@ def test_ddp_is_widened_narrowed_scaled_and_preempted_and_learns_as_if_nothing_h
     assert server.swell("scale", str(job), "auto").code == 0
     gates[1].open()
     gates[2].open()
-    server.until(job, "succeeded", patience_s=90)
+    server.until(job, "succeeded", patience_s=150)
 
     story = read_story(server, job)
     assert story.epochs == list(range(1, EPOCHS + 1)), "no epoch twice, none left out"
     assert story.asked[:4] == [
         "grows from 2 to 3",
         f"shrinks from 3 to 2 for job {second}",
-        "scaled to 1 by hand",
+        "scaled to 1 on request",
         f"preempted by job {urgent}",
     ]
-    assert why.endswith(f"note: attempt 4 was asked to give its room back: preempted by job {urgent}\n"), why
+    assert why.endswith(f"note: attempt 4 was asked to free its resources: preempted by job {urgent}\n"), why
     assert [life.width for life in story.lives[:4]] == [2, 3, 2, 1]
     assert [life.outcome for life in story.lives] == [*["yielded"] * (len(story.lives) - 1), "succeeded"]
     counted = [story.document[name] for name in ("preemptions", "failures", "lost_gpu_seconds")]

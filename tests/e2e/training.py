@@ -12,6 +12,18 @@ from server import Server
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 SDK = ROOT / "sdk/src"
+#: Trains twenty epochs a second, says what it does, and saves after each epoch.
+TRAIN = """
+import time
+from pathlib import Path
+import swell_sdk
+run = swell_sdk.attach()
+print("from", Path(run.checkpoint_path).read_text() if run.restarted else 0, flush=True)
+for epoch in run.epochs():
+    time.sleep(0.05)
+    print("epoch", epoch, flush=True)
+    run.save(lambda path: Path(path).write_text(str(epoch + 1)))
+"""
 EPOCH = re.compile(r"epoch (\d+): loss ([\d.]+)")
 
 

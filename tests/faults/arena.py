@@ -19,7 +19,7 @@ from swell.client.connection import path
 from swell.client.embedded import ensure_server, stop_server
 from swell.client.job import ENDED, Job
 from swell.errors import Conflict, SwellError
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 from .history import PodSighting, Recorder
 from .judge import Outage, case_of, end_of

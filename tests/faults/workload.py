@@ -47,7 +47,8 @@ def draw(lots: random.Random, count: int) -> list[Case]:
 def gang(name: str, *, tasks: int, way: str = "submit", is_endless: bool = False) -> Case:
     """Of bare pods, each with a node's GPUs, that run for a second; endless: by kubectl, until they are told."""
     if way == "submit":
-        return Case(name, way, "native", (notation(name, "1s", tasks=tasks, gpus=8),), "succeeded", tasks, True)
+        document = notation(name, "45s" if is_endless else "1s", tasks=tasks, gpus=8)
+        return Case(name, way, "native", (document,), "succeeded", tasks, True)
     annotations = {} if is_endless else {SUCCEED: "1s"}
     return Case(name, way, "pods", _group(name, tasks, gpus=8, annotations=annotations), "succeeded", tasks, True)
 

@@ -34,12 +34,25 @@ def test_with_nothing_but_a_script_it_takes_one_gpu_up_to_all_of_a_machine_and_n
         ({"is_single_gpu": True, "estimated_memory_mib": 6144}, {"gpuMemory": "6144MiB"}),
         (
             {"is_single_gpu": True, "estimated_memory_mib": 6144, "disable_gpu_sharing": True},
-            {"gpuMemory": "6144MiB", "exclusive": True},
+            {"gpus": 1, "gpuMemory": "6144MiB", "exclusive": True},
         ),
         ({"estimated_memory_mib": 1000}, {"gpuMemory": "1000MiB"}),
-        ({"estimated_memory_mib": 1000, "reports": True}, {"gpus": "1..4"}),
+        (
+            {"estimated_memory_mib": 1000, "reports": True},
+            {"gpus": "1..4", "gpuMemory": "1000MiB", "exclusive": True},
+        ),
         ({"is_single_gpu": True, "estimated_memory_mib": 1000, "reports": True}, {"gpuMemory": "1000MiB"}),
-        ({"estimated_memory_mib": 6144, "disable_gpu_sharing": True}, {"gpus": "1..4"}),
+        (
+            {"estimated_memory_mib": 6144, "disable_gpu_sharing": True},
+            {"gpus": "1..4", "gpuMemory": "6144MiB", "exclusive": True},
+        ),
+        ({"reports": True}, {"gpus": "1..4"}),
+        ({"reports": False}, {"gpus": 1}),
+        ({"reports": False, "is_single_gpu": False}, {"gpus": "1..4"}),
+        (
+            {"reports": False, "estimated_memory_mib": 6144, "disable_gpu_sharing": True},
+            {"gpus": 1, "gpuMemory": "6144MiB", "exclusive": True},
+        ),
         ({"gpus_per_node": 0}, {"gpus": "1..1"}),
         ({"gpus_per_node": 8}, {"gpus": "1..8"}),
     ],
@@ -58,6 +71,7 @@ def test_the_gpus_it_asks_for(words, asked):
             {"is_single_gpu": True, "estimated_memory_mib": 6144, "disable_gpu_sharing": True},
             Resources(0, 0, 1, 6144),
         ),
+        ({"estimated_memory_mib": 6144, "disable_gpu_sharing": True}, Resources(0, 0, 1, 6144)),
         ({"image": "i", "custom_dir": "/c", "data_dir": "/d", "port_mapping": "8888:80"}, Resources(0, 0, 1)),
     ],
 )

@@ -9,10 +9,11 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,10 +24,11 @@ from hypothesis import strategies as st
 from server import PATIENCE_S
 from swell.api.checkpoints import parse_found
 from swell.engines.logfolder import LogFolder
+from swell.engines.workers.engine import keeper_pid
+from swell.machine.log_limit import LogWatch
+from swell.machine.removal import Eraser, remove_tree
 from swell.model.job import AttemptId
-from swell.removal import Eraser, remove_tree
-from swell.worker import tasks
-from swell.worker.logs import LogWatch
+from swell.worker import asuser, tasks
 from swell.worker.machine import Machine
 from swell.worker.run import Run
 from swell.worker.runtimes import failure_text
@@ -147,6 +149,67 @@ def test_what_a_container_runtime_said_may_be_any_bytes(said: bytes) -> None:
 def test_a_users_process_that_resolves_paths_may_say_anything(said: bytes) -> None:
     found = parse_found(said)
     assert found is None or all(path.is_absolute() for path in found)
+
+
+LEASE = """
+import fcntl, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = open(sys.argv[1], "r+b")
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+"""
+#: whatever opens a log, and what it says of one that its user keeps shut
+OPENERS: dict[str, tuple[Callable[[Path], object], object]] = {
+    "the limit of its length": (lambda task: LogWatch(task, bytes_max=100, step=100).look(), None),
+    "reading it": (lambda task: LogFolder(task.parent.parent).read(ATTEMPT, 0, 0, 100), (0, b"")),
+    "why a container did not start": (lambda task: failure_text(task / "log"), "the container runtime did not say why"),
+    "another keeper": (lambda task: _opened_for_a_keeper(task / "log"), "BlockingIOError"),
+}
+
+
+def _opened_for_a_keeper(log: Path) -> str:
+    with contextlib.ExitStack() as stack:
+        try:
+            asuser._open(str(log), os.O_WRONLY | os.O_APPEND, stack)
+        except OSError as error:
+            return type(error).__name__
+    return "opened"
+
+
+@pytest.mark.parametrize("opener", sorted(OPENERS))
+def test_nobody_waits_for_a_log_that_its_user_holds_a_lease_on(opener: str) -> None:
+    """A job took a lease on its own log, and root's worker, which was to shorten it, stood still for 45 s, again and
+    again, and everybody's jobs with it.
+    """
+    open_it, expected = OPENERS[opener]
+    with folder() as made:
+        task = made / str(ATTEMPT) / "0"
+        task.mkdir(parents=True)
+        (task / "log").write_bytes(b"x" * 1000)
+        (task / "index").touch()
+        argv = [sys.executable, "-c", LEASE, str(task / "log")]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            said: list[object] = []
+            asking = threading.Thread(target=lambda: said.append(open_it(task)), daemon=True)
+            asking.start()
+            asking.join(PATIENCE_S)
+            assert said == [expected]
+            holder.kill()
+
+
+@given(st.lists(st.one_of(FACTS, MORE_FACTS, NAMES).filter(is_name), max_size=12, unique=True))
+def test_whose_keeper_it_is_is_told_by_whole_names_only(names: list[str]) -> None:
+    """`int` of a part of a file's name raised for `begun.x`."""
+    with folder() as made:
+        task = made / str(ATTEMPT) / "0"
+        task.mkdir(parents=True)
+        for name in names:
+            (task / name).touch()
+        found = keeper_pid(made, ATTEMPT, 0)
+        assert found is None or any(name.startswith(f"begun.{found}.") or "begun.0" in name for name in names)
 
 
 # -- checkpoints ---------------------------------------------------------------------------------------------

@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 
 from server import PATIENCE_S
+from swell.machine.worker_folder import WorkerFolder
+from swell.machine.worker_options import WorkerOptions
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
 from swell.model.launch import Launch, LaunchRole
-from swell.state import StateFolder
 from swell.worker.agent import Agent
 from swell.worker.nvml import GpuProcess, Nvml, Reading
 from swell.worker.run import Run
 from swell.worker.sampler import Sampler
-from swell.worker.sync import Desired, ServerLink
+from swell.worker.sync import Desired, ServerLink, address_of
 from worker.test_environment import LAUNCH
 
 GOOD = replace(LAUNCH, attempt=AttemptId(2, 1), own=(), env=(), roles=(LaunchRole(("true",)),), grace_s=1.0)
@@ -36,12 +37,22 @@ def wait_for(is_true: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
+def options_at(tmp_path: Path) -> WorkerOptions:
+    return WorkerOptions(f"unix:{tmp_path}/server.sock", tmp_path / "worker-token", tmp_path)
+
+
 def agent_at(tmp_path: Path) -> Agent:
-    state = StateFolder(tmp_path)
-    state.tasks.mkdir(exist_ok=True)
-    made = Agent(state, Node("a", 1000, 1000), Nvml(), None)
+    folder, options = WorkerFolder(tmp_path), options_at(tmp_path)
+    folder.tasks.mkdir(exist_ok=True)
+    made = Agent(options, folder, address_of(options), Node("a", 1000, 1000), Nvml(), None)
     made._link.store = "store"
     return made
+
+
+def link_at(tmp_path: Path) -> ServerLink:
+    options = options_at(tmp_path)
+    node = Node("a", 1, 1)
+    return ServerLink(options, WorkerFolder(tmp_path), address_of(options), node, boot_id="boot", wake=lambda: None)
 
 
 def held(launch: Launch) -> dict[str, Any]:
@@ -115,9 +126,24 @@ def test_a_run_that_fails_at_every_step_is_said_once_and_the_others_go_on(
     assert (bad.attempt in agent._runs) == (where != "take_up")  # what was not taken up begins nothing
 
 
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_a_disk_that_takes_nothing_is_what_the_job_says_and_one_that_never_began_can_be_ended(
+    is_stopping: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a job was starting for ever without a word, and could not be cancelled either."""
+    agent = agent_at(tmp_path)
+    monkeypatch.setattr(
+        agent._held, "write", lambda launch, *, port: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
+    agent._apply(Desired(1, (replace(GOOD, is_stopping=is_stopping),)), time.monotonic())
+    [seen] = agent._link._outbox.runs.values()
+    words = "the disk of the worker's folder takes nothing (No space left); what has not begun waits until it does"
+    assert (seen.trouble, seen.left, seen.is_finished, seen.port) == (words, 0 if is_stopping else 2, is_stopping, 0)
+
+
 def test_a_run_that_fails_is_not_tried_again_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = []
-    monkeypatch.setattr(Run, "step", lambda run, now: tries.append(now) or 1 / 0)
+    monkeypatch.setattr(Run, "step", lambda run, now, budget_s: tries.append(now) or 1 / 0)
     monkeypatch.setattr(Run, "next_deadline", lambda run: 0.0)  # it is always due
     agent = agent_at(tmp_path)
     agent._apply(Desired(1, (GOOD,)), time.monotonic())
@@ -130,13 +156,25 @@ def test_a_run_that_fails_is_not_tried_again_all_the_time(tmp_path: Path, monkey
 
 
 def test_a_launch_that_cannot_be_read_does_not_keep_the_others_from_being_heard(tmp_path: Path) -> None:
-    link = ServerLink(StateFolder(tmp_path), Node("a", 1, 1), wake=lambda: None)
+    link = link_at(tmp_path)
     (tmp_path / "tasks/.environments").mkdir(parents=True)
     (tmp_path / "tasks/.environments" / GOOD.environment).write_text("{}")
     bad = [None, {}, [], {**GOOD.to_document(), "attempt": "9" * 5000}, {**GOOD.to_document(), "unknown": 1}]
     answer = {"store": "s", "server": "x", "version": 3, "launches": [*bad, GOOD.to_document()]}
     link._take_answer(None, answer)  # type: ignore[arg-type]
     assert link.take() == (Desired(3, (GOOD,)), True)
+
+
+@pytest.mark.parametrize(
+    "digest", ["../../../keys", "/etc/keys", "..", "", "e" * 63, "E" * 64, "e" * 64 + "\n", "e" * 64 + "/..", 5, None]
+)
+def test_what_is_no_digest_never_becomes_the_name_of_a_file(tmp_path: Path, digest: Any) -> None:
+    """A launch named the caller's environment "../../../keys", and what the server answered was written there."""
+    link = link_at(tmp_path)
+    launch = {**GOOD.to_document(), "environment": digest}
+    link._take_answer(None, {"store": "s", "server": "x", "version": 3, "launches": [launch]})  # type: ignore[arg-type]
+    assert link.take() == (Desired(3, ()), True)
+    assert list(tmp_path.iterdir()) == []
 
 
 class Driver(Nvml):

@@ -11,16 +11,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from server import PATIENCE_S
 from swell.doctor.gpus import _commands
 from swell.model.cluster import Device
-from swell.model.job import AttemptId
+from swell.model.job import AttemptId, Numbered
 from swell.model.launch import LaunchRole
-from swell.model.numbered import Numbered
 from swell.worker import examine, processes
 from swell.worker.environment import OURS, run_variables, task_variables
 from swell.worker.nvml import GpuProcess, Reading
@@ -28,9 +29,11 @@ from swell.worker.sampler import Sample
 from swell.worker.watch import Claim, Watch
 from worker.test_environment import LAUNCH
 
+from .test_loops import wait_for
 from .things import NUMBERS
 
 NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"  # ours may lie where only root can go
 VARIABLES = st.sampled_from([b"SWELL_STORE", b"SWELL_ATTEMPT", b"SWELL_TASK_INDEX", b"SWELL_", b"PATH"])
 TEXTS = st.one_of(
     st.binary(max_size=40).filter(lambda text: b"\0" not in text),
@@ -172,8 +175,86 @@ def test_a_keepers_number_that_somebody_else_has_by_now_makes_them_nobodys_task(
     """Root's worker asked and killed whoever got the number of a keeper that had ended."""
     with subprocess.Popen(["sh", "-c", "sleep 600 & wait"], start_new_session=True) as other:
         try:
-            marks = processes.marks("store", "1.1", 0)
+            marks = processes.marks(f"of-nobody-{os.getpid()}", "1.1", 0)  # tasks of other tests say "store"
             found = processes.members(other.pid, marks, confined), processes.group_is_empty(other.pid, confined)
             assert found == ([], True)
         finally:
             os.killpg(other.pid, signal.SIGKILL)
+
+
+#: holds every thread of another process back from its end, for as long as it lives itself
+TRACER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+SEIZE, TRACEEXIT = 0x4206, 0x40
+for thread in os.listdir(f"/proc/{sys.argv[1]}/task"):
+    words = [ctypes.c_long(word) for word in (SEIZE, int(thread), 0, TRACEEXIT)]
+    assert libc.ptrace(*words) == 0, os.strerror(ctypes.get_errno())
+print("holds", flush=True)
+sys.stdin.read()
+"""
+#: its first thread has ended long before the other
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@contextlib.contextmanager
+def as_nobody(*words: str, said: bytes = b"") -> Iterator[subprocess.Popen[bytes]]:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/") as child:
+        assert child.stdout is not None
+        assert not said or child.stdout.readline() == said + b"\n"
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def kill_until_gone(group: Path, pid: int) -> bool:
+    (group / "cgroup.procs").write_text(str(pid))
+    confined, killed, until = processes.Confined(NOBODY, (group,)), set[int](), time.monotonic() + PATIENCE_S
+    while processes.kill(None, (), confined, killed):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_who_traces_a_process_cannot_keep_it_from_being_ended(tmp_path: Path) -> None:
+    """With PTRACE_O_TRACEEXIT a job outlived SIGKILL, its time limit and its administrator, and held its GPUs."""
+    with (
+        as_nobody("sleep", "1000") as held,
+        as_nobody(SYSTEM_PYTHON, "-c", TRACER, str(held.pid), said=b"holds") as first,
+        as_nobody(SYSTEM_PYTHON, "-c", TRACER, str(first.pid), said=b"holds") as second,
+    ):
+        assert kill_until_gone(tmp_path, held.pid)
+        assert [one.wait(PATIENCE_S) for one in (held, first, second)] == [-signal.SIGKILL] * 3
+
+
+def test_somebody_elses_tracer_is_left_alone_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with as_nobody("sleep", "1000") as held:
+        words = (SYSTEM_PYTHON, "-c", TRACER, str(held.pid))
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as roots:
+            assert roots.stdout is not None
+            assert roots.stdout.readline() == b"holds\n"
+            (tmp_path / "cgroup.procs").write_text(str(held.pid))
+            confined, killed = processes.Confined(NOBODY, (tmp_path,)), set[int]()
+            assert [processes.kill(None, (), confined, killed) for _ in range(3)] == [1, 1, 1]
+            assert roots.poll() is None
+            told = f"process {roots.pid} keeps process {held.pid} of a task from ending: it traces it"
+            assert [record.getMessage() for record in caplog.records] == [told]
+            roots.kill()
+        assert held.wait(PATIENCE_S) == -signal.SIGKILL
+
+
+def test_a_process_without_its_first_thread_is_still_one(tmp_path: Path) -> None:
+    """It looks like a zombie, and was nobody's: its task had ended, and it went on."""
+    with as_nobody(SYSTEM_PYTHON, "-c", HEADLESS, said=b"up") as held:
+        wait_for(lambda: processes._stat_fields(held.pid)[0] == b"Z", "the end of its first thread")
+        (tmp_path / "cgroup.procs").write_text(str(held.pid))
+        assert processes.members(None, (), processes.Confined(NOBODY, (tmp_path,))) == [held.pid]
+        assert kill_until_gone(tmp_path, held.pid)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from swell.controller import diskmeter
 from swell.controller.diskmeter import DiskMeter
+from swell.machine.tree_size import DEPTH_MAX, TooDeep, entry_sizes
 from swell.model.job import JobId
-from swell.treesize import DEPTH_MAX, TooDeep, entry_sizes
 
 from .test_files import folder, nest
 from .things import KINDS, NAMES
@@ -63,7 +63,7 @@ def test_a_folder_with_anything_in_it_is_counted_and_nothing_outside(paths: list
         names = sum(len(folders) + len(files) for _, folders, files in os.walk(made / "job"))
         assert len(found) == 1 + names
         assert sum(found) < MIB
-        assert open_files() == before
+        assert open_files() <= before
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

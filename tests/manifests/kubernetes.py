@@ -10,7 +10,7 @@ from swell.errors import Rejected
 from swell.manifests import Context, read_document
 from swell.model.job import JobSpec
 
-CONTEXT = Context(workdir="/home/ann", umask=0o027)
+CONTEXT = Context(workdir="/home/ann", umask=0o027, user="ann", new_id=lambda: "5c0f7a31-experiment")
 GPU = "nvidia.com/gpu"
 HERE = "this machine runs processes, not pods, so these fields have no effect"
 

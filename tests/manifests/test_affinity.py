@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from swell.model.job import JobSpec
-from swell.model.placement import Company, Effect, Operator, Requirement, Rules, Term, Toleration
+from swell.model.placement import Company, Effect, Operator, PlacementRules, Requirement, Term, Toleration
 
 from .kubernetes import container, job, jobset, pod, pytorchjob, read, refusal, replicas, replicated, template, told
 
@@ -16,7 +16,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def rules(**spec: Any) -> Rules | None:
+def rules(**spec: Any) -> PlacementRules | None:
     found = read(pod(**spec))
     assert told(found) == ()
     return found.roles[0].rules
@@ -62,7 +62,7 @@ def test_a_selector_terms_and_tolerations_are_read():
         {"key": "own", "operator": "Equal"},
     ]
     given = {**node_affinity(first, {}), "nodeSelector": {"gpu": "a100", "disk": ""}, "tolerations": tolerations}
-    assert rules(**given) == Rules(
+    assert rules(**given) == PlacementRules(
         selector=(("disk", ""), ("gpu", "a100")),
         terms=(
             Term(
@@ -86,7 +86,7 @@ def test_a_selector_terms_and_tolerations_are_read():
 
 def test_every_role_has_the_rules_of_its_own_template():
     on = {"nodeSelector": {"gpu": "a100"}}
-    wanted = [None, Rules(selector=(("gpu", "a100"),))]
+    wanted = [None, PlacementRules(selector=(("gpu", "a100"),))]
     worker = {"replicas": 2, "template": template(**on)}
     assert [role.rules for role in read(pytorchjob(replicas(1), worker)).roles] == wanted
     both = jobset(replicated("a"), replicated("b", template=template(**on)))
@@ -105,9 +105,9 @@ TERMS = f"affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
             {"nodeSelector": {"gpu": 1}},
             "nodeSelector: gpu: a number: 1 cannot be the value of a label: up to 63 letter",
         ),
-        ({"nodeSelector": {"a/b/c": "x"}}, "nodeSelector: text: 'a/b/c' cannot be the name of a label; write zone, or"),
-        ({"nodeSelector": {"x": "y" * 64}}, "nodeSelector: x: text: 'yyy"),
-        (node_affinity(), f"{TERMS} is empty, so no node would do; give a term, or leave {REQUIRED} out"),
+        ({"nodeSelector": {"a/b/c": "x"}}, "nodeSelector: 'a/b/c' cannot be the name of a label; write zone, or"),
+        ({"nodeSelector": {"x": "y" * 64}}, "nodeSelector: x: 'yyy"),
+        (node_affinity(), f"{TERMS} is empty, so no node can match; give a term, or leave {REQUIRED} out"),
         (node_affinity({"matchLabels": {}}), f"{TERMS}[0] has no field 'matchLabels'; did you mean 'matchFields'?"),
         (
             node_affinity({"matchExpressions": [expression("a", "In")]}),
@@ -135,9 +135,9 @@ TERMS = f"affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
         ),
         (
             node_affinity({"matchFields": [expression("spec.x", "In", "a")]}),
-            f"{TERMS}[0].matchFields[0].key must be one of metadata.name, but is text: 'spec.x'",
+            f"{TERMS}[0].matchFields[0].key must be one of metadata.name, but is 'spec.x'",
         ),
-        (node_affinity(*[{}] * 201), f"{TERMS} has 201 entries; at most 200 are held against every node"),
+        (node_affinity(*[{}] * 201), f"{TERMS} has 201 entries; the maximum is 200"),
         ({"tolerations": [{}]}, "tolerations[0] has no key; to tolerate every taint write operator: Exists"),
         (
             {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
@@ -223,6 +223,6 @@ def test_together_and_apart_at_once_is_refused():
         **others("podAntiAffinity", labelSelector={})["affinity"],
     }
     assert refusal(pod(affinity=both)) == (
-        f"spec.affinity.podAntiAffinity.{REQUIRED}[0]: its tasks would be on one node and each on another; "
-        "keep one of the two"
+        f"spec.affinity.podAntiAffinity.{REQUIRED}[0]: podAffinity and podAntiAffinity contradict each other; "
+        "remove one"
     )

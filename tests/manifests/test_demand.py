@@ -103,8 +103,8 @@ def test_what_is_not_counted_is_named():
         (
             spec(of({GPU: 0}, {GPU: 2})),
             (
-                "spec.containers[0].resources: nvidia.com/gpu from 0 to 2: the least of a range is 1; write 1 under "
-                "requests"
+                "spec.containers[0].resources: nvidia.com/gpu from 0 to 2: a range must start at 1 or more; write 1 "
+                "under requests"
             ),
         ),
         (

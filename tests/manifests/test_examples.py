@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from swell.manifests import Context, read_manifests
+from swell.manifests import Context, aichor, exit_rules, image_build, minicluster, mpijob, read_manifests, trainjob
 from swell.manifests.affinity import (
     AFFINITY,
     EXPRESSION,
@@ -21,7 +21,7 @@ from swell.manifests.affinity import (
 from swell.manifests.container import AMOUNTS, CONTAINER, FIELD_REF, RESOURCES, VARIABLE
 from swell.manifests.fields import Fields
 from swell.manifests.job import JOB
-from swell.manifests.jobset import COORDINATOR, FAILURE, JOBSET, NETWORK, REPLICATED_JOB, STARTUP, SUCCESS
+from swell.manifests.jobset import COORDINATOR, DEPENDENCY, FAILURE, JOBSET, NETWORK, REPLICATED_JOB, STARTUP, SUCCESS
 from swell.manifests.metadata import METADATA, OBJECT, OWN
 from swell.manifests.native import SPEC
 from swell.manifests.podspec import POD
@@ -84,6 +84,9 @@ TABLES = {
     "Container: env": VARIABLE,
     "Container: env, valueFrom.fieldRef": FIELD_REF,
     "Job": JOB,
+    "Job: podFailurePolicy": exit_rules.POD_FAILURE_POLICY,
+    "Job: one of podFailurePolicy.rules": exit_rules.POD_RULE,
+    "Job: onExitCodes": exit_rules.EXIT_CODES,
     "PyTorchJob": PYTORCHJOB,
     "PyTorchJob: pytorchReplicaSpecs": REPLICA_TYPES,
     "PyTorchJob: a replica": REPLICA,
@@ -91,11 +94,36 @@ TABLES = {
     "PyTorchJob: elasticPolicy": ELASTIC,
     "JobSet": JOBSET,
     "JobSet: one of replicatedJobs": REPLICATED_JOB,
+    "JobSet: one of dependsOn": DEPENDENCY,
     "JobSet: successPolicy": SUCCESS,
     "JobSet: failurePolicy": FAILURE,
+    "JobSet: one of failurePolicy.rules": exit_rules.SET_RULE,
     "JobSet: startupPolicy": STARTUP,
     "JobSet: coordinator": COORDINATOR,
     "JobSet: network": NETWORK,
+    "MPIJob": mpijob.MPIJOB,
+    "MPIJob: mpiReplicaSpecs": mpijob.REPLICA_TYPES,
+    "MPIJob: a replica": mpijob.REPLICA,
+    "MPIJob: runPolicy": mpijob.RUN_POLICY,
+    "TrainJob": trainjob.TRAINJOB,
+    "TrainJob: runtimeRef": trainjob.RUNTIME,
+    "TrainJob: trainer": trainjob.TRAINER,
+    "MiniCluster": minicluster.MINICLUSTER,
+    "MiniCluster: its container": minicluster.CONTAINER,
+    "AIchorManifest": aichor.MANIFEST,
+    "AIchorManifest: builder": image_build.BUILDER,
+    "AIchorManifest: builder.skipBuild": image_build.SKIP,
+    "AIchorManifest: clone": aichor.CLONE,
+    "AIchorManifest: spec": aichor.SPEC,
+    "AIchorManifest: one of types": aichor.TYPE,
+    "AIchorManifest: resources": aichor.RESOURCES,
+    "AIchorManifest: accelerators": aichor.ACCELERATORS,
+    "AIchorManifest: gpu": aichor.GPUS,
+    "AIchorManifest: storage": aichor.STORAGE,
+    "AIchorManifest: sharedVolume": aichor.SHARED,
+    "AIchorManifest: one of attachExistingPVCs": aichor.PVC,
+    "AIchorManifest: restartPolicy": aichor.RESTART,
+    "AIchorManifest: tensorboard": aichor.TENSORBOARD,
 }
 
 

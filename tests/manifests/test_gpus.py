@@ -33,7 +33,6 @@ TWO_GPUS = (
         ({"gpuMemory": "6GiB", "array": "0-9%4"}, SHARE, (Dimension.TASKS, 1, 4)),
         ({"gpuMemory": "6GiB", "exclusive": True}, Resources(1000, 0, 1, 6144), (Dimension.GPUS, 1, 1)),
         ({"gpuMemory": "6GiB", "exclusive": True, "gpus": "2..4"}, Resources(1000, 0, 2, 6144), (Dimension.GPUS, 2, 4)),
-        ({"exclusive": True}, Resources(1000, 0, 1, 0), (Dimension.GPUS, 1, 1)),
         ({"exclusive": False, "gpus": 2}, Resources(1000, 0, 2, 0), (Dimension.GPUS, 2, 2)),
     ],
 )
@@ -52,12 +51,16 @@ def test_what_a_task_gets(spec: dict[str, Any], resources: Resources, width: tup
             {"gpuMemory": "6GiB", "tasks": "1..4"},
             "gpuMemory 6GiB with tasks 1..4: a job that shares GPUs has a fixed number of tasks; give one number",
         ),
-        ({"exclusive": "yes"}, "exclusive must be true or false, but is text: 'yes'"),
-        ({"exclusive": True, "gpus": 0}, "exclusive with gpus 0: a job that wants GPUs for itself has at least 1"),
+        ({"exclusive": "yes"}, "exclusive must be true or false, but is 'yes'"),
+        (
+            {"exclusive": True},
+            "exclusive is of GPUs, not of nodes; say which with gpus or gpuMemory, or leave it out",
+        ),
+        ({"exclusive": True, "gpus": 0}, "exclusive with gpus 0: exclusive needs at least 1 GPU"),
         ({"onOverrun": "stop"}, "onOverrun is for jobs that share a GPU; give gpuMemory, or leave onOverrun out"),
         (
             {"gpuMemory": "6GiB", "onOverrun": "explode"},
-            "onOverrun must be one of warn, yield, stop, but is text: 'explode'",
+            "onOverrun must be one of warn, yield, stop, but is 'explode'",
         ),
     ],
 )

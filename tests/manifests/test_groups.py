@@ -10,6 +10,7 @@ import yaml
 
 from swell.errors import Rejected
 from swell.manifests import Context, read_document, read_manifests
+from swell.model.cluster import PriorityClass
 
 from .kubernetes import (
     CONTEXT,
@@ -29,11 +30,17 @@ from .kubernetes import (
 
 GROUP = "scheduling.x-k8s.io/pod-group"
 TASKS = "swell.dev/tasks"
+SIZE = "fluence.group-size"
 
 
 def grouped(name: str = "ring", **spec: Any) -> dict[str, Any]:
     """A template with the label."""
     return {"metadata": {"labels": {GROUP: name}}, **template(**spec)}
+
+
+def sized(size: object) -> dict[str, Any]:
+    """A template with Fluence's label, for Fluence."""
+    return {"metadata": {"labels": {SIZE: str(size)}}, **template(schedulerName="fluence")}
 
 
 # -- groups --------------------------------------------------------------------------------------------------------
@@ -50,6 +57,57 @@ def test_the_label_may_be_on_the_job_itself_and_the_templates_wins():
     assert (read(document).pod_group, read(document).array) == ("outer", None)
     document["spec"]["template"] = grouped("inner")
     assert read(document).pod_group == "inner"
+
+
+BOTH = pytest.mark.parametrize("context", [CONTEXT, replace(CONTEXT, on_cluster=True)])
+
+
+@BOTH
+@pytest.mark.parametrize("counts", [{"completions": 4, "parallelism": 4}, {"parallelism": 4}])
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {**template(schedulerName="fluence")},
+        {"metadata": {"labels": {SIZE: "4"}}, **template(schedulerName="fluence")},
+        {"metadata": {"labels": {SIZE: "4"}}, **template()},
+        {"metadata": {"labels": {GROUP: "ring", SIZE: "4"}}, **template()},
+    ],
+)
+def test_a_job_that_fluence_would_group_is_a_gang_of_its_parallelism(pod, counts, context):
+    """Its webhook does that to every Job that names it; as an array its pods would hold nodes while others wait."""
+    spec = read(job(pod=pod, completionMode="Indexed" if "completions" in counts else None, **counts), context)
+    assert (spec.array, width(spec), spec.roles[0].count) == (None, ("tasks", 4, 4), 4)
+    assert not [note for note in spec.notes if "schedulerName" in note and "no effect" in note]
+
+
+@BOTH
+def test_pods_that_fluence_would_start_one_by_one_are_an_array(context):
+    alone = template(schedulerName="fluence")
+    for document in (job(pod=alone, completions=4), job(pod=sized(1), completions=4, parallelism=4)):
+        spec = read(document, context)
+        assert spec.array is not None
+        assert len(spec.array.indices) == 4
+
+
+@BOTH
+def test_a_group_with_a_name_may_be_larger_than_the_job(context):
+    """Others of it may be pods of another object; it was accepted before the label was read."""
+    template_of = {"metadata": {"labels": {GROUP: "ring", SIZE: "5"}}, **template()}
+    spec = read(job(pod=template_of, completions=4, parallelism=4), context)
+    assert (spec.array, width(spec), spec.pod_group) == (None, ("tasks", 4, 4), "ring")
+
+
+@BOTH
+def test_of_a_group_that_may_start_with_fewer_all_start_together_and_that_is_said(context):
+    document = job(completions=4, parallelism=4)
+    document["metadata"]["labels"] = {SIZE: "2"}
+    spec = read(document, context)
+    assert (spec.array, width(spec)) == (None, ("tasks", 4, 4))
+    assert (
+        "the label fluence.group-size is 2, but all 4 pods start together; for fewer annotate swell.dev/tasks: 2..4"
+    ) in spec.notes
+    document["metadata"]["annotations"] = {TASKS: "2..4"}
+    assert (width(read(document, context)), told(read(document, context))) == (("tasks", 2, 4), ())
 
 
 def test_a_gang_of_a_job_may_have_a_range_of_gpus():
@@ -142,8 +200,20 @@ def test_other_kinds_are_gangs_anyway_and_keep_the_name():
         ),
         (
             job(pod=grouped(), completions=200_000, parallelism=200_000),
-            "the pod group 'ring' has 200000 pods; a job has at most 100000 tasks",
+            "spec.template is in the pod group 'ring' and has 200000 pods; a job has at most 100000 tasks",
         ),
+        (
+            job(pod=template(schedulerName="fluence"), completions=10, parallelism=2),
+            (
+                "spec.template has the schedulerName fluence, which starts together, but of its 10 pods 2 may run at "
+                "once; write parallelism: 10, or leave the schedulerName out"
+            ),
+        ),
+        (
+            job(pod=sized(5), completions=4, parallelism=4),
+            "the label fluence.group-size is 5, but the Job has 4 pods, so they would never start; write 4",
+        ),
+        (job(pod=sized("many"), parallelism=4), "the label fluence.group-size must be a whole number from 0 to"),
         (
             jobset(replicated("a", template=grouped("x")), replicated("b", template=grouped("y"))),
             "spec.replicatedJobs[0].template.spec.template.spec is in the pod group 'x' and spec.replicatedJobs[1]",
@@ -180,7 +250,7 @@ def test_a_group_in_two_documents_is_refused():
     ],
 )
 def test_a_priority_class_is_what_the_callers_table_says(given, priority):
-    table = {"high": 100, "huge": 2_000_000_000, "least": -(10**9)}
+    table = {"high": PriorityClass(100), "huge": PriorityClass(2 * 10**9), "least": PriorityClass(-(10**9))}
     spec = read_document(pod(**given), Context(workdir="/", priority_classes=table))
     assert (spec.priority, told(spec)) == (priority, ())
 

@@ -65,6 +65,92 @@ DOCUMENTS = {
         coordinator={"replicatedJob": "a", "jobIndex": 0, "podIndex": 0},
         suspend=False,
     ),
+    "MPIJob": {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "pi", "annotations": {"replicas": "2"}},
+        "spec": {
+            "slotsPerWorker": 2,
+            "runLauncherAsWorker": False,
+            "mpiImplementation": "OpenMPI",
+            "runPolicy": POLICY,
+            "mpiReplicaSpecs": {"Launcher": replicas(1), "Worker": replicas(1, container(**gpus(1)))},
+        },
+    },
+    "MiniCluster": {
+        "apiVersion": "flux-framework.org/v1alpha2",
+        "kind": "MiniCluster",
+        "metadata": {"name": "flux"},
+        "spec": {
+            "size": 2,
+            "minSize": 1,
+            "maxSize": 4,
+            "tasks": 4,
+            "deadlineSeconds": 60,
+            "containers": [
+                {
+                    "name": "a",
+                    "command": "a 'b c'",
+                    "environment": {"A": "b"},
+                    "workingDir": "/data",
+                    "launcher": False,
+                    "image": "i",
+                    "resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "1"}},
+                }
+            ],
+        },
+    },
+    "TrainJob": {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "tune"},
+        "spec": {
+            "runtimeRef": {"name": "torch-distributed", "kind": "ClusterTrainingRuntime"},
+            "suspend": False,
+            "trainer": {
+                "image": "i",
+                "command": ["torchrun"],
+                "args": ["train.py"],
+                "env": [{"name": "A", "value": "b"}],
+                "numNodes": 2,
+                "numProcPerNode": 1,
+                "resourcesPerNode": {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": 1}},
+            },
+        },
+    },
+    "AIchor": {
+        "apiVersion": "0.2.3",
+        "kind": "AIchorManifest",
+        "name": "exp",
+        "builder": {"image": "i"},
+        "spec": {
+            "operator": "jobset",
+            "image": "i",
+            "command": "a b",
+            "env": {"A": "b"},
+            "timeout": "6h",
+            "activeDeadlineSeconds": 60,
+            "restartPolicy": {"backoffLimit": 1},
+            "tensorboard": {"enabled": False},
+            "storage": {"attachExistingPVCs": [{"name": "data", "mountPoint": "/data"}]},
+            "types": {
+                "worker": {
+                    "count": 2,
+                    "completions": 2,
+                    "parallelisms": 2,
+                    "resources": {
+                        "cpus": 1,
+                        "ramRatio": "2",
+                        "cpuLimitRatio": 2,
+                        "shmSizeGB": 1,
+                        "accelerators": {"gpu": {"count": 1, "type": "gpu", "product": "A100"}},
+                        "extraSelectors": {"zone": "a"},
+                        "extraTolerations": [{"key": "gpu", "operator": "Exists"}],
+                    },
+                }
+            },
+        },
+    },
     "Elastic": pytorchjob(worker=replicas(2), elasticPolicy={"minReplicas": 1, "maxReplicas": 4}),
 }
 SHARED = {"name": "a", "annotations": {"swell.dev/gpu-memory": "6GiB"}}
@@ -77,8 +163,22 @@ ON_CLUSTER = {
         initContainers=[{"name": "c", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
         resources={"requests": {"cpu": "4"}, "limits": {"memory": "4Gi"}},
         overhead={"cpu": "100m"},
-        topologySpreadConstraints=[{"maxSkew": 1}],
+        topologySpreadConstraints=[{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}],
     ),
+    "Flux": {
+        **DOCUMENTS["MiniCluster"],
+        "spec": {
+            "pod": {"nodeSelector": {"zone": "a"}, "labels": {"a": "b"}},
+            "containers": [
+                {
+                    "command": "a",
+                    "image": "i",
+                    "volumes": {"data": {"path": "/data", "claimName": "data"}},
+                    "ports": [80],
+                }
+            ],
+        },
+    },
     "Native": {
         "apiVersion": "swell/v1",
         "kind": "Job",
@@ -152,7 +252,15 @@ def test_nonsense_in_any_place_is_read_or_refused(kind, context):
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
 def test_a_field_nobody_knows_is_refused_in_any_place_that_is_looked_at(kind):
-    free = {"annotations", "labels", "matchLabels", "nodeSelector"}  # anybody's names are good there
+    free = {
+        "annotations",
+        "labels",
+        "matchLabels",
+        "nodeSelector",
+        "env",
+        "environment",
+        "extraSelectors",
+    }  # anybody's names are good there
     for path in places(DOCUMENTS[kind]):
         inner: Any = DOCUMENTS[kind]
         for key in path:

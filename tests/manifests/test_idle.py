@@ -45,14 +45,11 @@ def test_without_one_gpus_may_idle() -> None:
         ),
         (
             {"utilizationPolicy": {"minGpuUtilization": 10}},
-            "utilizationPolicy says nothing of window; give both, as in {minGpuUtilization: 10, window: 30m}",
+            "utilizationPolicy needs window, too; give both, as in {minGpuUtilization: 10, window: 30m}",
         ),
         (
             {"utilization_policy": {"time_window": 600}},
-            (
-                "utilization_policy says nothing of minGpuUtilization; give both, as in "
-                "{minGpuUtilization: 10, window: 30m}"
-            ),
+            ("utilization_policy needs minGpuUtilization, too; give both, as in {minGpuUtilization: 10, window: 30m}"),
         ),
         (
             {"utilizationPolicy": {**GOOD, "window": "5s"}},
@@ -64,7 +61,7 @@ def test_without_one_gpus_may_idle() -> None:
         ),
         (
             {"utilizationPolicy": {**GOOD, "minGpuUtilization": "a lot"}},
-            "utilizationPolicy.minGpuUtilization must be a whole number from 1 to 100, but is text: 'a lot'",
+            "utilizationPolicy.minGpuUtilization must be a whole number from 1 to 100, but is 'a lot'",
         ),
         (
             {"utilizationPolicy": {**GOOD, "time_window": "1h"}},
@@ -83,7 +80,7 @@ def test_without_one_gpus_may_idle() -> None:
         ),
         (
             {"utilizationPolicy": "10%"},
-            "utilizationPolicy must be a mapping of names to values, but is text: '10%'",
+            "utilizationPolicy must be a mapping of names to values, but is '10%'",
         ),
     ],
 )

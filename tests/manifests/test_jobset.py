@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from swell.model.job import JobSpec, Role
-from swell.model.numbered import Numbered
+from swell.model.job import ExitAction, ExitRule, JobSpec, Numbered, Role
+from swell.model.placement import Domain, PlacementRules
 
-from .kubernetes import container, gpus, jobset, read, refusal, replicated, template, width
+from .kubernetes import CONTEXT, container, gpus, jobset, read, refusal, replicated, template, width
 
 LABEL = "metadata.labels['jobset.sigs.k8s.io/{}']"
 
@@ -90,6 +90,7 @@ def test_pods_know_their_job_of_how_many_and_where_in_it_they_are():
         "GLOBAL_REPLICAS": "7",
         "REPLICATED_JOB_NAME": "heavy",
         "REPLICATED_JOB_REPLICAS": "2",
+        "SWELL_SHARDS": "heavy:2x1:1000,worker:5x2:1000",
     }
     assert [told(heavy, name) for name in ("JOB_INDEX", "JOB_GLOBAL_INDEX", "JOB_COMPLETION_INDEX")] == [
         [0, 1],
@@ -215,10 +216,11 @@ def test_an_order_of_one_is_kept():
             "spec.replicatedJobs stands for 99980001 pods; a job has at most 100000 tasks",
         ),
         (
-            jobset(replicated("a", completions=10, parallelism=2)),
+            jobset(replicated("a", completions=10, parallelism=2), replicated("b")),
             (
-                "spec.replicatedJobs[0].template.spec.completions is 10 and parallelism 2: all pods of a JobSet start "
-                "together; write parallelism: 10, or a batch/v1 Job, whose tasks run a few at once"
+                "spec.replicatedJobs[0].template.spec.completions is 10 and parallelism 2, beside other replicated "
+                "Jobs: a few pods at once are run of a set with one of them; write parallelism: 10, or a JobSet "
+                "for each"
             ),
         ),
         (
@@ -229,18 +231,15 @@ def test_an_order_of_one_is_kept():
             ),
         ),
         (
-            jobset({**replicated("b"), "dependsOn": [{"name": "a", "status": "Ready"}]}),
+            jobset({**replicated("b"), "dependsOn": [{"name": "a", "status": "Complete"}]}),
             (
-                "spec.replicatedJobs[0].dependsOn lets it start after another, but all tasks of a job start together; "
-                "leave it out, or submit them as jobs of their own and let one wait for the other"
+                "spec.replicatedJobs[0].dependsOn[0] lets it start after another, but all tasks of a job start "
+                "together; leave it out, or submit them as jobs of their own and let one wait for the other"
             ),
         ),
         (
-            jobset(replicated("a"), replicated("b"), startupPolicy={"startupPolicyOrder": "InOrder"}),
-            (
-                "spec.startupPolicy.startupPolicyOrder is InOrder, but all tasks of a job start together; write "
-                "AnyOrder and let the command wait for the others, or submit them as jobs of their own"
-            ),
+            jobset({**replicated("b"), "dependsOn": [{"name": "a", "status": "Ready"}]}),
+            "dependsOn of 'b' names 'a', which is none of spec.replicatedJobs: b",
         ),
         (
             jobset(replicated("a"), successPolicy={"operator": "Any"}),
@@ -261,8 +260,15 @@ def test_an_order_of_one_is_kept():
             "spec.successPolicy.targetReplicatedJobs names 'c', which is none of spec.replicatedJobs: a",
         ),
         (
-            jobset(replicated("a"), failurePolicy={"rules": [{"action": "FailJobSet"}]}),
-            "spec.failurePolicy.rules tells one failure from another, but every one counts alike here; leave it out",
+            jobset(replicated("a"), failurePolicy={"rules": [{"action": "FailJobSets"}]}),
+            (
+                "spec.failurePolicy.rules[0].action must be one of FailJobSet, RestartJobSet, "
+                "RestartJobSetAndIgnoreMaxRestarts, but is 'FailJobSets'; did you mean FailJobSet?"
+            ),
+        ),
+        (
+            jobset(replicated("a"), failurePolicy={"rules": [{"action": "FailJobSet", "targetReplicatedJobs": ["b"]}]}),
+            "spec.failurePolicy.rules[0].targetReplicatedJobs names 'b', which is none of the replicated Jobs: a",
         ),
         (
             jobset(replicated("a"), coordinator={"replicatedJob": "b"}),
@@ -292,3 +298,118 @@ def test_an_order_of_one_is_kept():
 )
 def test_what_cannot_be_kept_is_refused(document, said):
     assert refusal(document).startswith(said)
+
+
+def test_a_few_pods_at_once_are_an_array_that_begins_with_the_first_of_each_job():
+    """Two of each Job at once: six tasks of two Jobs, of which four run, the first two of each Job first."""
+    spec = read(jobset(replicated("w", 2, completions=3, parallelism=2)))
+    assert spec.array is not None
+    assert (str(spec.array.indices), spec.array.at_once, width(spec)) == ("0-5", 4, ("tasks", 1, 4))
+    (role,) = spec.roles
+    numbers = {one.name: [one.of(task) for task in range(6)] for one in role.numbered}
+    assert numbers == {
+        "JOB_COMPLETION_INDEX": [0, 0, 1, 1, 2, 2],
+        "JOB_INDEX": [0, 1, 0, 1, 0, 1],
+        "JOB_GLOBAL_INDEX": [0, 1, 0, 1, 0, 1],
+    }
+
+
+def test_an_order_of_starting_is_said_to_be_left_to_the_commands():
+    waits = {**replicated("b"), "dependsOn": [{"name": "a", "status": "Ready"}]}
+    in_order = {"startupPolicyOrder": "InOrder"}
+    assert read(jobset(replicated("a"), waits, startupPolicy=in_order)).notes[-2:] == (
+        (
+            "spec.startupPolicy.startupPolicyOrder is InOrder, but all tasks start together here: let the commands "
+            "wait until they reach the others"
+        ),
+        "'b' depends on a, but all tasks start together here: let its command wait until it reaches the others",
+    )
+
+
+def of_code(code, action):
+    return {"rules": [{"action": action, "onExitCodes": {"operator": "In", "values": [code]}}]}
+
+
+def test_rules_about_failures_are_kept_for_the_tasks_of_the_jobs_that_they_name():
+    """The driver's failure ends the set, 42 of a worker too, and 3 of a worker does not count."""
+    rules = [
+        {"name": "driver", "action": "FailJobSet", "targetReplicatedJobs": ["driver"]},
+        {"action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
+        {"action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["DeadlineExceeded"]},
+    ]
+    ignores, fails = of_code(3, "Ignore")["rules"], of_code(42, "FailJob")["rules"]
+    workers = replicated("workers", 2, podFailurePolicy={"rules": ignores + fails})
+    spec = read(jobset(replicated("driver"), workers, failurePolicy={"maxRestarts": 2, "rules": rules}))
+    assert spec.exit_rules == (
+        ExitRule(ExitAction.IGNORE, (3,), ranks=(1, 2)),
+        ExitRule(ExitAction.FAIL, (), ranks=(0, 0)),
+        ExitRule(ExitAction.FAIL, (42,), ranks=(1, 2)),
+    )
+    assert spec.notes[-1] == (
+        "spec.failurePolicy.rules[2] has no effect: DeadlineExceeded ends a job here whatever is said of it"
+    )
+
+
+def test_without_a_failure_policy_of_the_set_those_of_its_jobs_count():
+    spec = read(jobset(replicated("a"), replicated("b", podFailurePolicy=of_code(42, "FailJob"))))
+    assert spec.exit_rules == (ExitRule(ExitAction.FAIL, (42,), ranks=(1, 1)),)
+
+
+# -- where JobSet itself would choose the nodes ------------------------------------------------------------------------
+
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+CLUSTER = replace(CONTEXT, on_cluster=True)
+
+
+def exclusive(place: str) -> dict[str, Any]:
+    """A set with the annotation at one of the places where JobSet reads it."""
+    document = jobset(replicated("w", 2, completions=2, parallelism=2))
+    job = document["spec"]["replicatedJobs"][0]["template"]
+    one = {"set": document, "Job": job, "pod": job["spec"]["template"]}[place]
+    one["metadata"] = {**one.get("metadata", {}), "annotations": {EXCLUSIVE: "zone"}}
+    return document
+
+
+@pytest.mark.parametrize("place", ["set", "Job", "pod"])
+def test_each_job_of_a_set_may_ask_for_the_nodes_of_one_domain(place: str) -> None:
+    [role] = read(exclusive(place), CLUSTER).roles
+    assert (role.count, role.rules) == (4, PlacementRules(domain=Domain("zone", 2)))
+
+
+def test_what_is_said_of_the_set_holds_for_all_its_jobs_and_what_a_job_says_for_that() -> None:
+    document = jobset(replicated("driver"), replicated("w", 2, completions=3, parallelism=3))
+    document["spec"]["replicatedJobs"][1]["template"]["metadata"] = {"annotations": {EXCLUSIVE: "zone"}}
+    assert [role.rules for role in read(document, CLUSTER).roles] == [None, PlacementRules(domain=Domain("zone", 3))]
+    document["metadata"]["annotations"] = {EXCLUSIVE: "zone"}
+    assert [role.rules and role.rules.domain for role in read(document, CLUSTER).roles] == [
+        Domain("zone", 1),
+        Domain("zone", 3),
+    ]
+    document["metadata"]["annotations"] = {EXCLUSIVE: "rack"}
+    where = "spec.replicatedJobs[1].template.metadata.annotations"
+    assert refusal(document, CLUSTER) == f"{where}: {EXCLUSIVE} is zone, and above it is rack; give one"
+
+
+def test_pods_of_such_a_set_all_run_at_once() -> None:
+    document = jobset(replicated("w", completions=4, parallelism=2), annotations={EXCLUSIVE: "zone"})
+    assert refusal(document, CLUSTER) == (
+        f"{EXCLUSIVE} is for Jobs whose pods all run at once and keep their size; write as many completions as "
+        "parallelism, and no range"
+    )
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x/y/z"])
+def test_the_domains_are_named_by_a_label(key: str) -> None:
+    document = jobset(replicated("w"), annotations={EXCLUSIVE: key})
+    assert refusal(document, CLUSTER).startswith(f"metadata.annotations: {EXCLUSIVE}")
+
+
+def test_a_set_whose_nodes_are_chosen_by_labels_that_jobset_adds_is_refused() -> None:
+    name = "alpha.jobset.sigs.k8s.io/node-selector"
+    document = jobset(replicated("w"), annotations={name: "true"})
+    assert refusal(document, CLUSTER).startswith(f"metadata.annotations: {name} cannot be kept: JobSet then chooses")
+
+
+@pytest.mark.parametrize("place", ["set", "Job", "pod"])
+def test_on_one_machine_all_tasks_are_in_one_place_anyway(place: str) -> None:
+    assert counts(read(exclusive(place))) == [("w", 4)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from swell.model.job import Array, Dimension, JobSpec, Role
+from swell.model.job import Array, Dimension, ExitAction, ExitRule, JobSpec, Role, exit_action
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
@@ -85,21 +85,21 @@ COUNT = "must be a whole number from 0 to 1000000, but is"
         ({"parallelism": 0}, "parallelism is 0, so nothing would be run; write 1 or more, or leave it out, or submit "),
         ({"completions": -1}, "completions is -1; it must be from 0 to 1000000"),
         ({"completions": 1_000_001}, "completions is 1000001; it must be from 0 to 1000000"),
-        ({"completions": "9" * 50}, f"completions {COUNT} text: '9999"),
+        ({"completions": "9" * 50}, f"completions {COUNT} '9999"),
         ({"completions": 1.5}, f"completions {COUNT} a number: 1.5"),
         ({"parallelism": [2]}, f"parallelism {COUNT} a list: [2]"),
         (
             {"completionMode": "indexed"},
-            "completionMode must be one of NonIndexed, Indexed, but is text: 'indexed'; did",
+            "completionMode must be one of NonIndexed, Indexed, but is 'indexed'; did",
         ),
         ({"completionMode": "Indexed"}, "completionMode is Indexed, but spec.completions does not say how many; give "),
-        ({"suspend": "yes"}, "suspend must be true or false, but is text: 'yes'"),
+        ({"suspend": "yes"}, "suspend must be true or false, but is 'yes'"),
         (
             {"successPolicy": {"rules": [1]}},
             "successPolicy ends a job before all its tasks have; here every task must ",
         ),
         ({"backoffLimit": -1}, "backoffLimit is -1; it must be from 0 to 2147483647"),
-        ({"backoffLimit": "six"}, "backoffLimit must be a whole number from 0 to 2147483647, but is text: 'six'"),
+        ({"backoffLimit": "six"}, "backoffLimit must be a whole number from 0 to 2147483647, but is 'six'"),
         ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds is 0; it must be from 1 to 3153600000"),
         ({"template": None}, "template must be a mapping of names to values, but is empty"),
         ({"template": []}, "template must be a mapping of names to values, but is a list: []"),
@@ -154,9 +154,25 @@ def test_it_is_tried_again_as_often_as_backoff_limit_says_whichever_the_restart_
     assert read(job(pod=template(restartPolicy=policy), **fields)).retries == retries
 
 
+@pytest.mark.parametrize(
+    ("fields", "each", "together"),
+    [
+        ({}, 6, 6),
+        ({"backoffLimit": 3}, 3, 3),
+        ({"backoffLimit": 0}, 0, 0),
+        ({"backoffLimitPerIndex": 1}, 1, None),
+        ({"backoffLimit": 4, "backoffLimitPerIndex": 1}, 1, 4),
+    ],
+)
+def test_retries_of_an_array_are_of_all_its_indices_or_of_each_as_kubernetes_counts_them(fields, each, together):
+    """An array was never tried again, whatever its backoffLimit."""
+    spec = read(job(completions=4, **fields))
+    assert (spec.retries, spec.retries_together) == (each, together)
+
+
 def test_a_restart_policy_that_kubernetes_refuses_for_a_job_is_refused():
     assert refusal(job(pod=template(restartPolicy="Always"))) == (
-        "spec.template.spec.restartPolicy must be one of OnFailure, Never, but is text: 'Always'"
+        "spec.template.spec.restartPolicy must be one of OnFailure, Never, but is 'Always'"
     )
 
 
@@ -181,8 +197,62 @@ def test_annotated_replicas_are_the_pods_at_once():
 
 
 def test_fields_that_mean_nothing_on_one_machine_are_accepted():
-    idle = {"ttlSecondsAfterFinished": 5, "podFailurePolicy": {"rules": []}, "selector": 1, "managedBy": "x"}
+    idle = {"ttlSecondsAfterFinished": 5, "selector": 1, "managedBy": "x"}
     assert read(job(suspend=False, successPolicy=None, **idle)) == read(job())
+
+
+def failures(*rules):
+    return {"rules": list(rules)}
+
+
+def codes(action, *values, operator="In", **more):
+    return {"action": action, "onExitCodes": {"operator": operator, "values": list(values), **more}}
+
+
+DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def test_a_policy_of_failures_tells_one_exit_code_from_another():
+    """It was accepted in silence, and its user thought that exit code 42 ends the Job."""
+    spec = read(job(podFailurePolicy=failures(DISRUPTED, codes("Ignore", 3), codes("FailJob", 0, 1, operator="NotIn"))))
+    assert spec.exit_rules == (
+        ExitRule(ExitAction.IGNORE, (3,)),
+        ExitRule(ExitAction.FAIL, (0, 1), is_other=True),
+    )
+    found = [exit_action(spec.exit_rules, code, 0) for code in (0, 1, 3, 42, None)]
+    assert found == [None, None, ExitAction.IGNORE, ExitAction.FAIL, None]
+    assert spec.notes == read(job()).notes
+
+
+def test_a_rule_about_one_container_is_about_its_task():
+    pod = template(container(), container(name="b"))
+    spec = read(job(template=pod, podFailurePolicy=failures(codes("FailJob", 42, containerName="b"))))
+    assert spec.exit_rules == (ExitRule(ExitAction.FAIL, (42,), ranks=(1, 1)),)
+
+
+def test_in_an_array_it_is_said_that_a_rule_is_about_the_index_alone():
+    spec = read(job(completions=3, podFailurePolicy=failures(codes("FailJob", 42), codes("FailIndex", 43))))
+    assert spec.exit_rules == (ExitRule(ExitAction.FAIL, (42,)), ExitRule(ExitAction.FAIL, (43,)))
+    assert spec.notes[-1] == (
+        "spec.podFailurePolicy.rules[0].action is FailJob, and the tasks are independent here: an index that it fits "
+        "is not tried again, and the others go on"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"action": "FailJob"}, " has neither onExitCodes nor onPodConditions; give one of them"),
+        (codes("FailJob"), ".onExitCodes.values has 0 exit codes; give 1 to 255"),
+        (codes("FailJob", 0), ".onExitCodes.values[0] is 0; it must be from 1 to 255"),
+        (codes("FailJob", 256), ".onExitCodes.values[0] is 256; it must be from 1 to 255"),
+        (codes("Fail", 1), ".action must be one of FailJob, FailIndex, Ignore, Count, but is 'Fail'"),
+        (codes("Count", 1, containerName="c"), ".onExitCodes.containerName 'c' is none of the pod's: main"),
+        (codes("Count", 1, container="c"), ".onExitCodes has no field 'container'; did you mean 'containerName'?"),
+    ],
+)
+def test_a_rule_that_cannot_be_read_is_refused(rule, said):
+    assert refusal(job(podFailurePolicy=failures(rule))).startswith(f"spec.podFailurePolicy.rules[0]{said}")
 
 
 def test_a_misspelt_field_is_refused_and_the_right_one_named():
@@ -193,3 +263,18 @@ def test_a_misspelt_field_is_refused_and_the_right_one_named():
 
 def test_a_suspended_job_is_held():
     assert read(job(suspend=True)) == replace(read(job()), is_held=True)
+
+
+def indexed(fields: object, **spec: object) -> dict[str, object]:
+    """A Job whose variable INDEX is what its pods find in a field of theirs."""
+    variable = {"name": "INDEX", "valueFrom": {"fieldRef": {"fieldPath": fields}}}
+    return job(container(env=[variable]), completions=3, parallelism=2, **spec)
+
+
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+def test_pods_of_an_indexed_job_find_their_index_in_the_field_where_kubernetes_writes_it(kind):
+    path = f"metadata.{kind}['batch.kubernetes.io/job-completion-index']"
+    [role] = read(indexed(path, completionMode="Indexed")).roles
+    assert [(one.name, [one.of(task) for task in range(3)]) for one in role.numbered] == [("INDEX", [0, 1, 2])]
+    said = "spec.template.spec.containers[0].env[0]: valueFrom.fieldRef can be metadata.name or metadata.namespace, but"
+    assert refusal(indexed(path)).startswith(said)  # without an index there is no such field

@@ -160,7 +160,7 @@ def test_a_name_of_digits_is_refused_because_it_would_be_taken_for_an_id():
             "nothing here can run 'apiVersion: swell/v1, kind: job'; did you mean 'apiVersion: swell/v1, kind: Job'?",
         ),
         ({"apiVersion": ["x"], "kind": {}}, "nothing here can run \"apiVersion: ['x'], kind: {}\""),
-        ({}, "nothing here can run 'apiVersion: None, kind: None'"),
+        ({}, "it has neither apiVersion nor kind, so nobody knows what it is; write both at its top"),
     ],
 )
 def test_a_misspelt_field_is_refused_and_the_right_one_named(document, said):
@@ -170,12 +170,12 @@ def test_a_misspelt_field_is_refused_and_the_right_one_named(document, said):
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ("true", "the manifest must be a mapping of names to values, but is text: 'true'"),
+        ("true", "the manifest must be a mapping of names to values, but is 'true'"),
         ([], "the manifest must be a mapping of names to values, but is a list: []"),
         (None, "the manifest must be a mapping of names to values, but is empty"),
         (manifest(None), "spec must be a mapping of names to values, but is empty"),
         (manifest([]), "spec must be a mapping of names to values, but is a list: []"),
-        (manifest({"command": ["true"]}, metadata="x"), "metadata must be a mapping of names to values, but is text: "),
+        (manifest({"command": ["true"]}, metadata="x"), "metadata must be a mapping of names to values, but is "),
         (manifest({"command": ["true"]}, metadata=[]), "metadata must be a mapping of names to values, but is a list"),
     ],
 )
@@ -186,7 +186,7 @@ def test_a_part_of_the_wrong_kind_is_refused_with_what_was_found(document, said)
 SPEC_REFUSALS = [
     ({"gpus": "2..1"}, "gpus: '2..1': the maximum 1 is below the minimum 2; write 1..2"),
     ({"tasks": "4..2"}, "tasks: '4..2': the maximum 2 is below the minimum 4; write 2..4"),
-    ({"gpus": "0..4"}, "gpus 0..4: the least of a range is 1; write 1..4"),
+    ({"gpus": "0..4"}, "gpus 0..4: a range must start at 1 or more; write 1..4"),
     ({"tasks": 0}, "tasks: 0 is too few; a job has at least 1 task"),
     ({"gpus": -1}, "gpus: '-1' is neither a count nor a range; write 2 or 1..4"),
     ({"gpus": 1.5}, "gpus: '1.5' is neither a count nor a range; write 2 or 1..4"),
@@ -208,7 +208,7 @@ SPEC_REFUSALS = [
     ({"array": "1,1"}, "array: array '1,1' names an index twice; every index may appear once"),
     ({"array": "0-9%0"}, "array: array '0-9%0': after % comes how many may run at once, 1 or more, as in 0-99%8"),
     ({"cpus": "many"}, "cpus: 'many' is not a number of CPUs; write 2, 0.5 or 500m"),
-    ({"cpus": float("nan")}, "cpus: 'nan' is not a number of CPUs; write 2, 0.5 or 500m (thousandths are the least)"),
+    ({"cpus": float("nan")}, "cpus: 'nan' is not a number of CPUs; write 2, 0.5 or 500m"),
     ({"memory": "8 parsecs"}, "memory: '8 parsecs' is not an amount of memory; write 512MiB, 8GiB or 1.5TiB"),
     ({"memory": -5}, "memory: '-5' is not an amount of memory; write 512MiB, 8GiB or 1.5TiB"),
     ({"time": "soon"}, "time: 'soon' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"),
@@ -216,20 +216,21 @@ SPEC_REFUSALS = [
     ({"grace": float("inf")}, "grace: 'inf' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00"),
     ({"priority": 1_000_001}, "priority is 1000001; it must be from -1000000 to 1000000"),
     ({"priority": 1.5}, "priority must be a whole number from -1000000 to 1000000, but is a number: 1.5"),
-    ({"priority": "high"}, "priority must be a whole number from -1000000 to 1000000, but is text: 'high'"),
+    ({"priority": "high"}, "priority must be a whole number from -1000000 to 1000000, but is 'high'"),
     ({"priority": True}, "priority must be a whole number from -1000000 to 1000000, but is true/false: True"),
-    ({"priority": "--5"}, "priority must be a whole number from -1000000 to 1000000, but is text: '--5'"),
-    ({"priority": "²"}, "priority must be a whole number from -1000000 to 1000000, but is text: '²'"),
+    ({"priority": "--5"}, "priority must be a whole number from -1000000 to 1000000, but is '--5'"),
+    ({"priority": "²"}, "priority must be a whole number from -1000000 to 1000000, but is '²'"),
     ({"env": ["A=b"]}, "env must be a mapping of names to values, but is a list: ['A=b']"),
     ({"env": False}, "env must be a mapping of names to values, but is true/false: False"),
     ({"env": {"A=B": "c"}}, "env: 'A=B' cannot be a variable's name; write NAME: value"),
+    ({"env": {"A\nB": "c"}}, "env: 'A\\nB' cannot be a variable's name; write NAME: value"),
     ({"env": {"": "c"}}, "env: '' cannot be a variable's name; write NAME: value"),
     ({"env": {"A": None}}, "env: the value of A must be text, but is empty; quote it"),
     ({"env": {"A": ["b"]}}, "env: the value of A must be text, but is a list: ['b']; quote it"),
     ({"env": {"A": "b\0"}}, "env: the value of A holds a null character, which no program can be given"),
-    ({"env": {"A": "\ud800"}}, "env: the value of A is not valid Unicode text: text: '\\ud800'; write it as UTF-8"),
+    ({"env": {"A": "\ud800"}}, "env: the value of A is not valid Unicode text: '\\ud800'; write it as UTF-8"),
     ({"workdir": 5}, "workdir must be a folder's path, but is a number: 5; leave it out for the caller's own"),
-    ({"workdir": ""}, "workdir must be a folder's path, but is text: ''; leave it out for the caller's own"),
+    ({"workdir": ""}, "workdir must be a folder's path, but is ''; leave it out for the caller's own"),
     ({"workdir": "a\0"}, "workdir holds a null character, which no program can be given"),
     (
         {"command": "sh -c hi"},
@@ -242,7 +243,7 @@ SPEC_REFUSALS = [
     ({"command": ["a", True]}, "command: every word must be text, but one is true/false: True; quote it"),
     ({"command": ["a", None]}, "command: every word must be text, but one is empty; quote it"),
     ({"command": ["a\0b"]}, "command: a word holds a null character, which no program can be given"),
-    ({"command": ["a", "\ud800"]}, "command: a word is not valid Unicode text: text: '\\ud800'; write it as UTF-8"),
+    ({"command": ["a", "\ud800"]}, "command: a word is not valid Unicode text: '\\ud800'; write it as UTF-8"),
     ({"command": ["a", "é" * 65_537]}, "command: a word is longer than 131072 bytes; put it into a file"),
 ]
 
@@ -293,13 +294,13 @@ HOURS = "is not a number of hours; write how long it will run by your guess, as 
         ({"hours": "1e999999999"}, f"hours: '1e999999999' {HOURS}"),
         ({"hours": "1000000000"}, f"hours: '1000000000' {HOURS}"),
         ({"hours": True}, "hours must be a number or text, but is true/false: True"),
-        ({"resize": "at-checkpiont"}, f"{RESIZE} text: 'at-checkpiont'; did you mean at-checkpoint?"),
-        ({"resize": "x"}, f"{RESIZE} text: 'x'"),
+        ({"resize": "at-checkpiont"}, f"{RESIZE} 'at-checkpiont'; did you mean at-checkpoint?"),
+        ({"resize": "x"}, f"{RESIZE} 'x'"),
         ({"resize": ["never"]}, f"{RESIZE} a list: ['never']"),
         ({"resize": False}, f"{RESIZE} true/false: False"),
         ({"retries": -1}, "retries is -1; it must be from 0 to 1000"),
         ({"retries": 1001}, "retries is 1001; it must be from 0 to 1000"),
-        ({"retries": "some"}, "retries must be a whole number from 0 to 1000, but is text: 'some'"),
+        ({"retries": "some"}, "retries must be a whole number from 0 to 1000, but is 'some'"),
     ],
 )
 def test_a_course_that_cannot_be_meant_is_refused(spec, said):
@@ -350,12 +351,12 @@ NO_JOB = "after must name a job, as in 12, prepare or {job: 12, on: end}, but is
     [
         ("missing", "after: there is no job 'missing'"),
         (999, "after: there is no job '999'"),
-        ("prepare:ends", "after: on must be one of success, end, but is text: 'ends'; did you mean end?"),
+        ("prepare:ends", "after: on must be one of success, end, but is 'ends'; did you mean end?"),
         ({"job": 12, "on": True}, "after: on must be one of success, end, but is true/false: True"),
         ({"jbo": 12}, "after has no field 'jbo'; did you mean 'job'? (known: job, on)"),
         ({"on": "end"}, f"{NO_JOB} empty"),
-        ("", f"{NO_JOB} text: ''"),
-        (":end", f"{NO_JOB} text: ''"),
+        ("", f"{NO_JOB} ''"),
+        (":end", f"{NO_JOB} ''"),
         (True, f"{NO_JOB} true/false: True"),
         (1.5, f"{NO_JOB} a number: 1.5"),
         ([[12]], f"{NO_JOB} a list: [12]"),
@@ -418,11 +419,11 @@ NO_LETTERS = "it holds spaces, backslashes or letters that are not ASCII; write 
 
 
 def no_address(text: str, why: str) -> str:
-    return f"notify: {describe(text)} is no address that can be told: {why}; write http://host/path or https://…"
+    return f"notify: {describe(text)} is no address that can be notified: {why}; write http://host/path or https://…"
 
 
 def no_mail(text: str) -> str:
-    return f"notify: {describe(text)} is no e-mail that can be sent; write mailto:ann@example.org, one of it"
+    return f"notify: {describe(text)} is no address of one person; write it as in mailto:ann@example.org"
 
 
 BAD_ADDRESSES = {
@@ -467,7 +468,7 @@ def test_a_recipient_is_one_name_and_brings_no_headers_and_no_options(text, is_l
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"notify": ""}, f"{NO_NOTIFY} text: ''"),
+        ({"notify": ""}, f"{NO_NOTIFY} ''"),
         ({"notify": 5}, f"{NO_NOTIFY} a number: 5"),
         ({"notify": True}, f"{NO_NOTIFY} true/false: True"),
         ({"notify": {"url": "x"}}, f"{NO_NOTIFY} a mapping"),
@@ -477,12 +478,12 @@ def test_a_recipient_is_one_name_and_brings_no_headers_and_no_options(text, is_l
         ({"notify": "a\0"}, "notify: command: a word holds a null character, which no program can be given"),
         (
             {"notify": "mail 'ann"},
-            'notify: text: "mail \'ann" cannot be split into words: No closing quotation; write a list',
+            'notify: "mail \'ann" cannot be split into words: No closing quotation; close the quotation mark',
         ),
-        ({"notifyOn": "end"}, "notifyOn is text: 'end', but notify does not say who is told; give both, or neither"),
+        ({"notifyOn": "end"}, "notifyOn needs notify, which says who is told; give both, or neither"),
         (
             {"notify": "beep", "notifyOn": "errors"},
-            "notifyOn must be one of end, error, but is text: 'errors'; did you mean error?",
+            "notifyOn must be one of end, error, but is 'errors'; did you mean error?",
         ),
         ({"notify": "beep", "notifyOn": True}, "notifyOn must be one of end, error, but is true/false: True"),
     ],
@@ -511,7 +512,7 @@ def test_folders_are_found_from_the_jobs_own_folder_and_made_absolute(field):
         ({"tensorboard": True}, "tensorboard must be a folder's path, but is true/false: True; leave it out for no Te"),
         (
             {"checkpoints": ""},
-            "checkpoints must be a folder's path, but is text: ''; leave it out for one that Swell m",
+            "checkpoints must be a folder's path, but is ''; leave it out for one that Swell m",
         ),
         (
             {"checkpoints": ["x"]},
@@ -547,7 +548,7 @@ def test_a_launcher_is_named_and_the_command_stays_as_it_was_written():
     [
         (
             {"launcher": "torchrum"},
-            "launcher must be one of torchrun, accelerate, but is text: 'torchrum'; did you mean torchrun?",
+            "launcher must be one of torchrun, accelerate, but is 'torchrum'; did you mean torchrun?",
         ),
         (
             {"launcher": "accelerate", "command": ["python", "-O", "train.py"]},

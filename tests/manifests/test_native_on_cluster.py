@@ -64,19 +64,21 @@ def test_a_job_of_our_own_keeps_its_retries_and_has_no_folder_of_the_caller():
             {"mounts": ["/data:/data"]},
             (
                 "mounts would mount folders of a node into the pod (hostPath), which Pod Security 'restricted' does "
-                "not allow; write a Pod manifest with volumes"
+                "not allow; name a volume instead, as in volumes: [{claim: data, folder: /srv/data, path: /data}]"
             ),
         ),
         (
-            {"ports": ["80:80"]},
-            (
-                "ports would open a port of the machine, but a pod has an address of its own; leave it out, or write a "
-                "Pod manifest with ports and a Service"
-            ),
+            {"tensorboard": "runs"},
+            "tensorboard: 'runs' must be a folder of the container, from / on, as in /logs",
+        ),
+        ({"tensorboard": "/"}, "tensorboard: '/' must be a folder of the container, from / on, as in /logs"),
+        (
+            {"tensorboard": "/a/../b"},
+            "tensorboard: '/a/../b' must be a folder of the container, from / on, as in /logs",
         ),
         (
-            {"tensorboard": "/logs"},
-            "tensorboard is a folder that the machine's TensorBoard reads, and nobody sees into a pod's; leave it out",
+            {"tensorboard": "/logs", "array": "0-3"},
+            "tensorboard of an array: on Kubernetes each task has a pod of its own; leave it out",
         ),
         (
             {"checkpoints": "/ckpt"},
@@ -105,11 +107,11 @@ def test_a_job_of_our_own_keeps_its_retries_and_has_no_folder_of_the_caller():
         ),
         (
             {"command": ["cat", "\udcff"]},
-            "command: text: '\\udcff' is not UTF-8, which Kubernetes wants; put it into a file",
+            "command: '\\udcff' is not UTF-8, which Kubernetes wants; put it into a file",
         ),
         (
             {"env": {"A": "\udcff"}},
-            "env: text: '\\udcff' is not UTF-8, which Kubernetes wants; put it into a file",
+            "env: '\\udcff' is not UTF-8, which Kubernetes wants; put it into a file",
         ),
     ],
 )
@@ -296,3 +298,87 @@ def test_of_a_large_gang_nobody_is_told_all_addresses():
 def test_names_are_made_fit_for_pods_and_services_and_keep_the_jobs_id(name, expected):
     assert object_name(name, 7) == expected
     assert LABEL.fullmatch(f"{expected}-999999")
+
+
+def test_volumes_shared_memory_ports_limits_and_nodes_are_the_pods():
+    given = {
+        "cpus": 2,
+        "cpuLimit": 4,
+        "shm": "2GiB",
+        "ports": ["8888:80"],
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "volumes": [
+            {"claim": "data", "path": "/data", "folder": "/srv/data"},
+            {"nfs": "files.example.org:/export", "path": "/nfs", "readOnly": True},
+        ],
+    }
+    spec = read(**given)
+    [pod] = objects(spec, 1)
+    [container] = pod["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "2000m"}, "limits": {"cpu": "4000m"}}
+    assert container["ports"] == [{"containerPort": 80}]
+    assert (pod["spec"]["nodeSelector"], pod["spec"]["tolerations"]) == (
+        {"zone": "a"},
+        [{"operator": "Exists", "key": "gpu"}],
+    )
+    nfs = {"server": "files.example.org", "path": "/export", "readOnly": True}
+    assert pod["spec"]["volumes"] == [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2048Mi"}},
+        {"name": "volume-0", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "volume-1", "nfs": nfs},
+    ]
+    assert container["volumeMounts"] == [
+        {"name": "shm", "mountPath": "/dev/shm"},
+        {"name": "volume-0", "mountPath": "/data"},
+        {"name": "volume-1", "mountPath": "/nfs", "readOnly": True},
+    ]
+    assert spec.notes == (
+        "ports: the machine's port is not opened; reach the pod's with kubectl port-forward, or a Service",
+    )
+
+
+def test_a_tensorboard_is_a_sidecar_of_the_first_rank_that_reads_the_folder_of_the_job():
+    spec = read(tensorboard="/logs", tasks=2, env={"PATH": "/opt/bin", "A": "b"})
+    _, first, second = objects(spec, 2)
+    assert "initContainers" not in second["spec"]
+    [sidecar] = first["spec"]["initContainers"]
+    mounts = [{"name": "tensorboard", "mountPath": "/logs"}]
+    words = ["--logdir", "/logs", "--host", "127.0.0.1", "--port", "6006"]
+    assert (sidecar.pop("command")[3:], main(first)["volumeMounts"]) == (["tensorboard", *words], mounts)
+    assert sidecar == {
+        "name": "tensorboard",
+        "image": "python:3.12",
+        "securityContext": main(first)["securityContext"],
+        "restartPolicy": "Always",
+        "env": [{"name": "PATH", "value": "/opt/bin"}],
+        "volumeMounts": mounts,
+    }
+    assert first["spec"]["volumes"] == [{"name": "tensorboard", "emptyDir": {}}]
+    assert spec.notes == ("tensorboard: look at it with kubectl port-forward, at port 6006 of the pod of rank 0",)
+
+
+def test_a_tensorboard_reads_from_the_volume_that_the_job_writes_to():
+    spec = read(tensorboard="/data/logs", volumes=[{"claim": "data", "path": "/data"}])
+    [pod] = objects(spec, 1)
+    assert [one["name"] for one in pod["spec"]["volumes"]] == ["volume-0"]
+    assert pod["spec"]["initContainers"][0]["volumeMounts"] == [{"name": "volume-0", "mountPath": "/data"}]
+
+
+@pytest.mark.parametrize(
+    ("volume", "said"),
+    [
+        ({"path": "/data"}, "volumes[0] needs claim, the name of a PersistentVolumeClaim, or nfs, as in"),
+        ({"claim": "a", "nfs": "b:/c", "path": "/data"}, "volumes[0] needs claim, the name of a Pers"),
+        ({"claim": "../x", "path": "/data"}, "volumes[0].claim: '../x' is no name of a PersistentVolumeClaim"),
+        ({"claim": "a", "path": "data"}, "volumes[0].path: 'data' must be an absolute path of the container"),
+        ({"claim": "a", "path": "/a/../b"}, "volumes[0].path: '/a/../b' must be an absolute path of the container"),
+        ({"claim": "a", "path": "/"}, "volumes[0].path: '/' cannot be a volume's place"),
+        ({"nfs": "/data", "path": "/data"}, "volumes[0].nfs is no server and folder"),
+        ({"hostPath": "/etc", "path": "/data"}, "volumes[0] has no field 'hostPath'"),
+    ],
+)
+def test_a_volume_that_is_none_is_refused(volume, said):
+    with pytest.raises(Rejected) as caught:
+        read(volumes=[volume])
+    assert str(caught.value).startswith(said)

@@ -94,7 +94,7 @@ def test_on_a_machine_the_same_things_stay_refused():
         (
             pod(schedulerName="volcano"),
             (
-                "spec.schedulerName is text: 'volcano', but what is submitted here is placed by Swell; leave it out, "
+                "spec.schedulerName is 'volcano', but what is submitted here is placed by Swell; leave it out, "
                 "or create it with kubectl for that scheduler"
             ),
         ),
@@ -122,7 +122,7 @@ def test_on_a_machine_the_same_things_stay_refused():
             (
                 "metadata.annotations has no field 'swell.dev/epoch'; did you mean 'swell.dev/epochs'? (known: "
                 "swell.dev/checkpoints, swell.dev/epochs, swell.dev/gpu-memory, swell.dev/priority, swell.dev/resize, "
-                "swell.dev/tasks, swell.dev/time)"
+                "swell.dev/shared-volume, swell.dev/tasks, swell.dev/time)"
             ),
         ),
     ],
@@ -141,7 +141,7 @@ def test_manifests_for_the_schedulers_that_swell_takes_over_from_run_as_they_are
     """genai's pods and Jobs name the scheduler of gangs that its cluster had; they were refused."""
     for document in (pod(schedulerName=name), job(pod=template(schedulerName=name))):
         [note] = read(document).notes
-        assert note.endswith(f"spec.schedulerName {name} has no effect: Swell places what is submitted to it")
+        assert note.endswith(f"spec.schedulerName {name}: Swell is in its place, and places what is submitted to it")
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_manifests_for_the_schedulers_that_swell_takes_over_from_run_as_they_are
             ),
         ),
         (
-            pod(topologySpreadConstraints=[{"maxSkew": 1}]),
-            "spec.topologySpreadConstraints are not kept: Swell fills nodes; ask for podAntiAffinity",
+            pod(topologySpreadConstraints=[{"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}]),
+            "spec.topologySpreadConstraints are wishes (ScheduleAnyway) and have no effect",
         ),
         (
             pod(container(ports=[{"containerPort": 80, "hostPort": 80}])),
@@ -247,16 +247,22 @@ def test_a_jobset_ends_as_its_controller_says_but_starts_whole():
             ),
         ),
         (
-            jobset(replicated("a", completions=4, parallelism=2)),
+            jobset(replicated("a", completions=4, parallelism=2, completionMode="NonIndexed")),
             (
-                "spec.replicatedJobs[0].template.spec.completions is 4 and parallelism 2: all pods of a JobSet start "
-                "together; write parallelism: 4, or a batch/v1 Job, whose tasks run a few at once"
+                "spec.replicatedJobs[0].template.spec.completionMode is NonIndexed and parallelism 2 of 4: which task "
+                "a pod is could not be told; write Indexed, or leave it out"
             ),
         ),
     ],
 )
 def test_what_contradicts_a_start_of_all_together_is_refused_there_too(document, message):
     assert refusal(document) == message
+
+
+def test_a_jobset_that_runs_a_few_pods_at_a_time_is_the_same_array_there():
+    spec = read(jobset(replicated("a", 3, completions=4, parallelism=2)))
+    assert spec.array is not None
+    assert (str(spec.array.indices), spec.array.at_once, spec.retries) == ("0-11", 6, 0)
 
 
 # -- documents -----------------------------------------------------------------------------------------------------

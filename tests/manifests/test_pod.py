@@ -38,6 +38,7 @@ def test_a_pod_is_a_job_of_one_task():
                 Resources(500, 2048, 2),
                 1,
                 (("DEBUG", "true"), ("NGPU", "2")),
+                cpu_limit_milli=4000,
             ),
         ),
         dimension=Dimension.GPUS,
@@ -127,7 +128,7 @@ def test_containers_without_a_name_are_given_one():
         ),
         (pod(container(name="../x")), "spec.containers[0]: name '../x' cannot be used: a name is 1 to 63 letters"),
         (pod(container(name=["x"])), "spec.containers[0]: name ['x'] cannot be used: a name is 1 to 63 letters"),
-        (pod(container(), "x"), "spec.containers[1] must be a mapping of names to values, but is text: 'x'"),
+        (pod(container(), "x"), "spec.containers[1] must be a mapping of names to values, but is 'x'"),
     ],
 )
 def test_containers_that_cannot_be_run_together_are_refused(document, said):
@@ -154,11 +155,11 @@ def test_a_pod_is_tried_again_six_times_unless_it_says_never_and_always_is_on_fa
     [
         (
             {"restartPolicy": "ExitCode"},
-            "restartPolicy must be one of Always, OnFailure, Never, but is text: 'ExitCode'",
+            "restartPolicy must be one of Always, OnFailure, Never, but is 'ExitCode'",
         ),
         (
             {"restartPolicy": "onFailure"},
-            "restartPolicy must be one of Always, OnFailure, Never, but is text: 'onFailure'; did you mean OnFailure?",
+            "restartPolicy must be one of Always, OnFailure, Never, but is 'onFailure'; did you mean OnFailure?",
         ),
         ({"restartPolicy": {}}, "restartPolicy must be one of Always, OnFailure, Never, but is a mapping"),
         ({"activeDeadlineSeconds": 0}, "activeDeadlineSeconds is 0; it must be from 1 to 3153600000"),
@@ -192,7 +193,7 @@ def test_fields_that_mean_nothing_on_one_machine_are_accepted_whatever_they_say_
         container(imagePullPolicy="Never", volumeMounts="x", ports=[{}], livenessProbe=1, lifecycle=[], tty=True),
         volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}],
         topologySpreadConstraints=5,
-        schedulerName="fluence",
+        schedulerName="other",
         serviceAccountName="me",
         securityContext={},
         hostIPC=True,
@@ -212,6 +213,14 @@ def test_rules_for_nodes_are_among_them_and_what_is_left_empty_is_not():
     document = pod(container(image="", volumeMounts=[]), nodeSelector={"gpu": "a100"}, affinity={}, tolerations=None)
     assert read(document).notes == (f"{HERE}: nodeSelector",)
     assert read(pod(container(image=""))).notes == ()
+
+
+def test_a_selector_and_a_toleration_of_a_tag_have_an_effect_here():
+    tolerations = [{"key": "swell.dev/tag", "value": "big"}]
+    tagged = pod(container(image=""), nodeSelector={"swell.dev/tag": "big"}, tolerations=tolerations)
+    assert read(tagged).notes == ()
+    mixed = pod(container(image=""), nodeSelector={"swell.dev/tag": "big", "gpu": "a100"}, tolerations=tolerations)
+    assert read(mixed).notes == (f"{HERE}: nodeSelector",)
 
 
 def test_pods_that_say_the_same_are_told_once():

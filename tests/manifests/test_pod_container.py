@@ -32,7 +32,7 @@ def test_a_container_without_a_command_is_refused_because_its_image_is_not_run(f
         ({"command": [""]}, "command: the first word, the program, is empty"),
         ({"command": ["a", ["b"]]}, "command: every word must be text, but one is a list: ['b']; quote it"),
         ({"command": ["a\0"]}, "command: a word holds a null character, which no program can be given"),
-        ({"args": "--x"}, "args must be a list, but is text: '--x'"),
+        ({"args": "--x"}, "args must be a list, but is '--x'"),
         ({"args": [None]}, "args: every word must be text, but one is empty; quote it"),
         ({"args": ["\ud800"]}, "args: a word is not valid Unicode text"),
         (
@@ -70,8 +70,8 @@ def test_a_variable_may_be_the_objects_name_or_namespace():
     ("env", "said"),
     [
         ({"A": "b"}, " must be a list, but is a mapping"),
-        ("A=b", " must be a list, but is text: 'A=b'"),
-        (["A=b"], "[0] must be a mapping of names to values, but is text: 'A=b'"),
+        ("A=b", " must be a list, but is 'A=b'"),
+        (["A=b"], "[0] must be a mapping of names to values, but is 'A=b'"),
         ([{"value": "b"}], "[0].name must be text, but is empty"),
         ([{"name": 5, "value": "b"}], "[0].name must be text, but is a number: 5"),
         ([{"name": "", "value": "b"}], "[0]: env: '' cannot be a variable's name; write NAME: value"),
@@ -80,22 +80,22 @@ def test_a_variable_may_be_the_objects_name_or_namespace():
         ([{"name": "A", "value": "\0"}], "[0]: env: the value of A holds a null character"),
         ([{"name": "A", "vlaue": "b"}], "[0] has no field 'vlaue'; did you mean 'value'? (used here: name, value, "),
         ([{"name": "A", "value": "b", "valueFrom": {}}], "[0]: both value and valueFrom are given; keep one"),
-        ([{"name": "A", "valueFrom": "x"}], "[0]: valueFrom must be a mapping of names to values, but is text: 'x'"),
+        ([{"name": "A", "valueFrom": "x"}], "[0]: valueFrom must be a mapping of names to values, but is 'x'"),
         (
             [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
             (
-                "[0]: valueFrom.secretKeyRef: A comes from a Secret, and this machine has none; set A in your shell (a "
-                "job has its caller's environment), or write a value"
+                "[0]: valueFrom.secretKeyRef: A comes from a Secret, and this machine has none; give it with --env "
+                "A=…, set A in your shell (a job has its caller's environment), or write a value"
             ),
         ),
         (
             [{"name": "A", "valueFrom": {"configMapKeyRef": {}}}],
-            "[0]: valueFrom.configMapKeyRef: A comes from a ConfigMap, and this machine has none; set A in your shell",
+            "[0]: valueFrom.configMapKeyRef: A comes from a ConfigMap, and this machine has none; give it with --env",
         ),
         ([{"name": "A", "valueFrom": {"fieldRef": []}}], "[0]: valueFrom.fieldRef must be a mapping"),
         (
             [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
-            "[0]: valueFrom.fieldRef can be metadata.name or metadata.namespace, but is text: 'status.podIP'; write a",
+            "[0]: valueFrom.fieldRef can be metadata.name or metadata.namespace, but is 'status.podIP'; write a",
         ),
         ([{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": ["x"]}}}], "[0]: valueFrom.fieldRef can be metadata"),
     ],
@@ -182,7 +182,7 @@ def test_requests_are_the_least_gpus_and_limits_the_most(requests, limits, found
         ),
         (
             {"requests": {GPU: 0}, "limits": {GPU: 2}},
-            ": nvidia.com/gpu from 0 to 2: the least of a range is 1; write 1 ",
+            ": nvidia.com/gpu from 0 to 2: a range must start at 1 or more; write 1 ",
         ),
         (
             {"requests": {"cpu": 4}, "limits": {"cpu": "500m"}},
@@ -256,20 +256,23 @@ def test_an_annotated_range_that_could_be_of_either_container_is_refused(resourc
         ({"request": "1"}, " has 'request' without 'limit'; a range of GPUs needs both"),
         ({"limit": "1"}, " has 'limit' without 'request'; a range of GPUs needs both"),
         ({"request": "4", "limit": "1"}, ": request 4 is above limit 1; the request is the least"),
-        ({"request": "0", "limit": "1"}, ": request 0 and limit 1: the least of a range is 1; write request: '1'"),
+        (
+            {"request": "0", "limit": "1"},
+            ": request 0 and limit 1: a range must start at 1 or more; write request: '1'",
+        ),
         ({"request": "-1", "limit": "1"}, ": request is -1; it must be from 0 to 100000"),
-        ({"request": "1", "limit": "1.5"}, ": limit must be a whole number from 0 to 100000, but is text: '1.5'"),
-        ({"request": "1", "limit": "9" * 30}, ": limit must be a whole number from 0 to 100000, but is text: '99999"),
+        ({"request": "1", "limit": "1.5"}, ": limit must be a whole number from 0 to 100000, but is '1.5'"),
+        ({"request": "1", "limit": "9" * 30}, ": limit must be a whole number from 0 to 100000, but is '99999"),
         ({"request": True, "limit": "1"}, ": request must be a whole number from 0 to 100000, but is true/false: True"),
         ({"replicas": "2"}, ": replicas is 2, but the manifest has 1 pod; make them the same, or leave the annotation"),
         ({"replicas": "0"}, ": replicas is 0; it must be from 1 to 100000"),
         ({"replicas": ["1"]}, ": replicas must be a whole number from 1 to 100000, but is a list: ['1']"),
         ({"swell.dev/epochs": "0"}, ": swell.dev/epochs is 0; it must be from 1 to 1000000000"),
-        ({"swell.dev/epochs": "many"}, ": swell.dev/epochs must be a whole number from 1 to 1000000000, but is text"),
+        ({"swell.dev/epochs": "many"}, ": swell.dev/epochs must be a whole number from 1 to 1000000000, but is 'many'"),
         ({"swell.dev/priority": "high"}, ": swell.dev/priority must be a whole number from -1000000 to 1000000, but"),
         (
             {"swell.dev/resize": "nevr"},
-            ": swell.dev/resize must be one of at-checkpoint, immediate, either, never, but is text",
+            ": swell.dev/resize must be one of at-checkpoint, immediate, either, never, but is '",
         ),
         ({"swell.dev/time": "soon"}, ": swell.dev/time: 'soon' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12"),
         ({"swell.dev/checkpoints": 3}, ": swell.dev/checkpoints must be a folder's path, but is a number: 3; leave it"),

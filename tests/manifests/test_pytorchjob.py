@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swell.model.job import Dimension, JobSpec, Role
+from swell.model.job import Dimension, ExitAction, ExitRule, JobSpec, Role, exit_action
 from swell.model.resources import Resources
 
 from .kubernetes import HERE, container, gpus, pytorchjob, read, refusal, replicas, template, width
@@ -80,7 +80,7 @@ def test_different_ranges_in_one_job_are_refused_with_both(other, shown):
     spec = "spec.pytorchReplicaSpecs"
     assert refusal(pytorchjob(replicas(1, container(**gpus(1, 4))), replicas(2, container(**other)))) == (
         f"{spec}.Master.template.spec.containers[0] asks for 1..4 GPUs and {spec}.Worker.template.spec.containers[0] "
-        f"for {shown}: the tasks of a job are widened in step; give them the same range"
+        f"for {shown}: the tasks of a job are resized together; give them the same range"
     )
 
 
@@ -190,16 +190,28 @@ def test_a_container_that_sets_the_variable_itself_keeps_its_own():
 @pytest.mark.parametrize(
     ("nproc", "said"),
     [
-        ("gpu", "is 'gpu', which cannot be told before it is placed; write a number, or auto"),
-        ("cpu", "is 'cpu', which cannot be told before it is placed; write a number, or auto"),
         (0, "is 0; it must be from 1 to 100000"),
-        ("two", "must be a whole number from 1 to 100000, but is text: 'two'"),
+        ("two", "must be a whole number from 1 to 100000, but is 'two'"),
         (True, "must be a whole number from 1 to 100000, but is true/false: True"),
         ([2], "must be a whole number from 1 to 100000, but is a list: [2]"),
     ],
 )
 def test_another_number_of_processes_is_refused(nproc, said):
     assert refusal(pytorchjob(replicas(1), nprocPerNode=nproc)) == f"spec.nprocPerNode {said}"
+
+
+@pytest.mark.parametrize("counted", ["gpu", "cpu"])
+def test_torchrun_counts_gpus_or_cpus_where_it_runs(counted):
+    spec = read(pytorchjob(replicas(1), nprocPerNode=counted))
+    assert spec.roles[0].env == (("PET_NPROC_PER_NODE", counted),)
+
+
+def test_replicas_that_go_by_exit_code_are_tried_again_after_signals_only():
+    """As with the training operator: 1 to 127 is for good, 137 is not."""
+    spec = read(pytorchjob(replicas(1), {**replicas(2), "restartPolicy": "ExitCode"}))
+    assert spec.exit_rules == (ExitRule(ExitAction.FAIL, tuple(range(1, 128)), ranks=(1, 2)),)
+    found = [exit_action(spec.exit_rules, code, rank) for code, rank in ((1, 0), (1, 1), (127, 2), (137, 2), (None, 1))]
+    assert found == [None, ExitAction.FAIL, ExitAction.FAIL, None, None]
 
 
 # -- the job as a whole --------------------------------------------------------------------------------------------
@@ -254,7 +266,7 @@ SPECS = "spec.pytorchReplicaSpecs"
         (pytorchjob(replicas(0), replicas(2)), f"{SPECS}.Master.replicas is 0, but there is one Master; write 1, and"),
         (
             pytorchjob(replicas("one")),
-            f"{SPECS}.Master.replicas must be a whole number from 0 to 100000, but is text: ",
+            f"{SPECS}.Master.replicas must be a whole number from 0 to 100000, but is ",
         ),
         (pytorchjob(worker=replicas(0)), f"{SPECS} has no replica; give a Master, a Worker or both"),
         (pytorchjob(worker=replicas(-1)), f"{SPECS}.Worker.replicas is -1; it must be from 0 to 100000"),
@@ -262,7 +274,7 @@ SPECS = "spec.pytorchReplicaSpecs"
         (pytorchjob(), f"{SPECS} has no replica; give a Master, a Worker or both"),
         (pytorchjob(pytorchReplicaSpecs=None), f"{SPECS} must be a mapping of names to values, but is empty"),
         (pytorchjob(pytorchReplicaSpecs=[]), f"{SPECS} must be a mapping of names to values, but is a list: []"),
-        (pytorchjob("x"), f"{SPECS}.Master must be a mapping of names to values, but is text: 'x'"),
+        (pytorchjob("x"), f"{SPECS}.Master must be a mapping of names to values, but is 'x'"),
         (pytorchjob({"replicas": 1}), f"{SPECS}.Master.template must be a mapping of names to values, but is empty"),
         (
             pytorchjob(pytorchReplicaSpecs={"Workers": replicas(1)}),
@@ -270,7 +282,7 @@ SPECS = "spec.pytorchReplicaSpecs"
         ),
         (
             pytorchjob(replicas(1, restartPolicy="Sometimes")),
-            f"{SPECS}.Master.restartPolicy must be one of Always, OnFailure, Never, ExitCode, but is text: 'Sometimes'",
+            f"{SPECS}.Master.restartPolicy must be one of Always, OnFailure, Never, ExitCode, but is 'Sometimes'",
         ),
         (
             pytorchjob(replicas(1, container(), container(name="log"))),
@@ -282,7 +294,7 @@ SPECS = "spec.pytorchReplicaSpecs"
         ),
         (
             pytorchjob(replicas(1), runPolicy="x"),
-            "spec.runPolicy must be a mapping of names to values, but is text: 'x'",
+            "spec.runPolicy must be a mapping of names to values, but is 'x'",
         ),
         (
             pytorchjob(replicas(1), runPolicy={"backofLimit": 1}),

@@ -9,7 +9,7 @@ import pytest
 
 from swell.errors import Rejected, TooLarge
 from swell.manifests import MANIFEST_BYTES_MAX, Context, read_manifests
-from swell.manifests.read import VALUES_MAX
+from swell.manifests.yaml_text import VALUES_MAX
 
 CONTEXT = Context(workdir="/work")
 HEAD = "apiVersion: swell/v1\nkind: Job\n"
@@ -36,7 +36,7 @@ def test_a_file_may_hold_several_jobs_and_empty_documents_between_them():
 
 def test_one_bad_document_of_several_means_none_is_read_and_says_which():
     text = f"{HEAD}spec: {{command: [a]}}\n---\n{HEAD}spec: {{command: [b], gpu: 1}}\n"
-    assert refusal(text).startswith("document 2 of 2: spec has no field 'gpu'; did you mean 'gpus'?")
+    assert refusal(text).startswith("document 2 of 2: line 7: spec has no field 'gpu'; did you mean 'gpus'?")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a comment", "---\n---\n", "null", "~"])
@@ -90,7 +90,7 @@ def test_a_date_that_does_not_exist_is_just_text():
     """`2001-99-99` and a number of 5,000 digits used to end in a traceback."""
     assert read("{command: [echo, 2001-99-99]}").roles[0].command == ("echo", "2001-99-99")
     assert refusal(f"{HEAD}spec: {{command: [a], priority: {'1' * 5000}}}").startswith(
-        "priority must be a whole number"
+        "line 3: priority must be a whole number"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swell.engines.kubernetes.quantities import pod_resources
+from swell.engines.kubernetes.objects.amounts import pod_resources
 from swell.manifests.demand import read_demand
 from swell.model.kubernetes_quantity import GPU, ONE, parse_quantity
 from swell.model.quantity import BadQuantity

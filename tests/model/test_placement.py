@@ -6,14 +6,16 @@ import json
 
 import pytest
 
+from swell.model.codec import from_document, to_document
 from swell.model.placement import (
     CORDON,
+    GROUP_TAINT,
     NO_RULES,
     Company,
     Effect,
     Operator,
+    PlacementRules,
     Requirement,
-    Rules,
     Taint,
     Term,
     Toleration,
@@ -92,7 +94,7 @@ NAMED = Requirement("metadata.name", Operator.IN, ("n1",))
     ],
 )
 def test_one_term_is_enough_but_it_must_hold_as_a_whole(terms, said):
-    assert objection(Rules(terms=terms), LABELS, (), name="n1") == said
+    assert objection(PlacementRules(terms=terms), LABELS, (), name="n1") == said
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_one_term_is_enough_but_it_must_hold_as_a_whole(terms, said):
     ],
 )
 def test_every_label_of_a_selector_is_needed(selector, said):
-    assert objection(Rules(selector=selector), LABELS, ()) == said
+    assert objection(PlacementRules(selector=selector), LABELS, ()) == said
 
 
 GPU = Taint("gpu", "a100", NO_SCHEDULE)
@@ -134,32 +136,42 @@ GPU = Taint("gpu", "a100", NO_SCHEDULE)
     ],
 )
 def test_a_taint_keeps_off_who_does_not_tolerate_it(taint, toleration, is_tolerated):
-    rules = Rules(tolerations=() if toleration is None else (toleration,))
+    rules = PlacementRules(tolerations=() if toleration is None else (toleration,))
     said = None if is_tolerated else f"its taint {taint} is not tolerated"
     assert objection(rules, {}, (taint,)) == said
 
 
 def test_every_taint_must_be_tolerated():
     taints = (GPU, Taint("spot", "", NO_EXECUTE))
-    assert objection(Rules(tolerations=(Toleration("gpu", None),)), {}, taints) == (
+    assert objection(PlacementRules(tolerations=(Toleration("gpu", None),)), {}, taints) == (
         "its taint spot:NoExecute is not tolerated"
     )
-    assert objection(Rules(tolerations=(Toleration("gpu", None), Toleration("spot"))), {}, taints) is None
+    assert objection(PlacementRules(tolerations=(Toleration("gpu", None), Toleration("spot"))), {}, taints) is None
 
 
 def test_a_cordoned_node_takes_only_who_tolerates_that():
     assert objection(NO_RULES, {}, (), is_cordoned=True) == "it is cordoned"
     for toleration in (Toleration("", None), Toleration(CORDON.key, None, NO_SCHEDULE)):
-        assert objection(Rules(tolerations=(toleration,)), {}, (CORDON,), is_cordoned=True) is None
+        assert objection(PlacementRules(tolerations=(toleration,)), {}, (CORDON,), is_cordoned=True) is None
+
+
+def test_a_node_for_a_group_takes_jobs_of_its_users_only_whatever_they_tolerate():
+    taints = (Taint(GROUP_TAINT, "vision", NO_SCHEDULE),)
+    everything = (Toleration("", None), Toleration(GROUP_TAINT, "vision", NO_SCHEDULE))
+    for groups in ((), ("audio",)):
+        rules = PlacementRules(tolerations=everything, groups=groups)
+        assert objection(rules, {}, taints) == "it is for the group vision"
+    assert objection(PlacementRules(groups=("audio", "vision")), {}, taints) is None
 
 
 def test_rules_can_be_stored_and_compared():
-    rules = Rules(
+    rules = PlacementRules(
         selector=(("a", "1"), ("b", "2")),
         terms=(Term((ZONE_A, HAS_CORES), (NAMED,)), Term()),
         tolerations=(Toleration("gpu", None, NO_EXECUTE), Toleration()),
         company=Company.APART,
+        groups=("vision",),
     )
-    again = Rules.from_document(json.loads(json.dumps(rules.to_document())))
+    again = from_document(PlacementRules, json.loads(json.dumps(to_document(rules))))
     assert (again, hash(again)) == (rules, hash(rules))
-    assert Rules.from_document(json.loads(json.dumps(NO_RULES.to_document()))) == NO_RULES
+    assert from_document(PlacementRules, json.loads(json.dumps(to_document(NO_RULES)))) == NO_RULES

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,10 +16,13 @@ from swell.model.quantity import (
     BadQuantity,
     IndexSet,
     duration_text,
+    number_of,
     parse_array,
     parse_cpus,
     parse_duration,
+    parse_grace,
     parse_memory,
+    parse_number,
     parse_range,
     parse_seconds,
     parse_time_limit,
@@ -133,6 +140,77 @@ def test_a_duration_of_more_than_a_hundred_years_is_refused(text: str):
         parse_duration(text)
 
 
+def test_only_a_time_limit_may_be_left_out_for_an_endless_job():
+    """A grace of a million years was told to leave it out, too."""
+    with pytest.raises(
+        BadQuantity, match=r"^'876001h' is longer than a hundred years; leave it out for an endless job$"
+    ):
+        parse_time_limit("876001h")
+    with pytest.raises(BadQuantity, match=r"^'876001h' is longer than a hundred years$"):
+        parse_seconds("876001h")
+    for text in ("876001h", "99999999999999", "86401"):
+        with pytest.raises(BadQuantity, match=f"^'{text}' is longer than a day; write at most 1d$"):
+            parse_grace(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 GPUs"), (1, "1 GPU"), (1.0, "1 GPU"), (2, "2 GPUs"), (0.5, "0.5 GPUs"), (12_345_678, "12345678 GPUs")],
+)
+def test_one_of_a_thing_is_told_in_the_singular(count: float, text: str):
+    assert number_of(count, "GPU") == text
+
+
+SOURCE = Path(__file__).parents[2] / "src" / "swell"
+COUNTED = re.compile(r" (ranks|nodes|CPUs|GPUs|resizes|failures|preemptions|files|gangs|jobs|workers|pods)(?![\w-])")
+#: Where a message is only about several, or where the number is a limit or a list of them.
+SEVERAL = {
+    ("cli/sim.py", "jobs"),  # a bar on a terminal
+    ("cli/experiment.py", "gangs"),  # the same
+    ("cli/files.py", "files"),  # sending files: 1.0 of 2.0 MB
+    ("cli/demo.py", "resizes"),  # at least so many
+    ("experiments/experiment.py", "gangs"),  # more than the most that there may be
+    ("cli/pool_process.py", "workers"),  # 0 to 4 workers
+    ("experiments/trace.py", "ranks"),  # 2 to 4 ranks
+}
+
+
+def test_a_number_before_a_noun_is_told_by_one_function():
+    """1 ranks on 1 nodes, 1 CPUs, 1 runs each, 1 resizes, 1 files."""
+    found = set()
+    for path in sorted(path for folder in ("cli", "experiments") for path in (SOURCE / folder).rglob("*.py")):
+        for text in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(text, ast.JoinedStr):
+                continue
+            for number, noun in pairwise(text.values):
+                if isinstance(number, ast.FormattedValue) and isinstance(noun, ast.Constant):
+                    match = COUNTED.match(str(noun.value))
+                    if match is not None and "number_of" not in ast.unparse(number.value):
+                        found.add((str(path.relative_to(SOURCE)), match[1]))
+    assert found <= SEVERAL, found - SEVERAL
+
+
+NO_NUMBERS = ["nan", "-nan", "inf", "-Infinity", "1e999", "1e9999", "1_0", "٣", "0x10", "", None, "1,5"]
+
+
+@pytest.mark.parametrize("parse", [*DURATIONS, parse_grace, parse_cpus, parse_memory, parse_range])
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_nothing_that_is_read_from_users_is_a_number_beyond_all_bounds(parse: Callable[[object], object], text: object):
+    with pytest.raises(BadQuantity):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_a_number_is_finite_and_within_its_bounds(text: object):
+    with pytest.raises(BadQuantity, match=r"is not (a number; write one )?from 0 to 100$"):
+        parse_number(text, low=0, high=100)
+
+
+@pytest.mark.parametrize(("text", "number"), [("2", 2), ("2.5", 2.5), (".5", 0.5), ("1e2", 100), (3, 3), ("-0", 0)])
+def test_a_number_is_written_as_people_write_it(text: object, number: float):
+    assert parse_number(text, low=0, high=100) == number
+
+
 @pytest.mark.parametrize("text", ["8", 8, "1048576", "8B"])
 def test_memory_without_a_unit_is_refused_because_it_would_be_bytes(text: object):
     with pytest.raises(BadQuantity, match="has no unit, so it would be bytes; write "):
@@ -159,6 +237,10 @@ def test_ranges(text: object, span: tuple[int, int]):
     ("text", "problem"),
     [
         ("1-4", "is neither a count nor a range; write 2 or 1..4"),
+        ("100001", "is more than any job may have (100000)"),
+        ("1000000000", "is more than any job may have (100000)"),
+        ("99999999999999999999", "is more than any job may have (100000)"),
+        ("1.." + "9" * 5000, "is more than any job may have (100000)"),
         ("1..", "is neither a count nor a range; write 2 or 1..4"),
         ("-1", "is neither a count nor a range; write 2 or 1..4"),
         ("4..1", "the maximum 1 is below the minimum 4; write 1..4"),

@@ -12,12 +12,19 @@ from typing import Any
 import pytest
 
 from manifests.kubernetes import CONTEXT, GPU
-from swell.engines.kubernetes.hands import variables
-from swell.engines.kubernetes.wanted import Place, Wanted
+from swell.engines.kubernetes.attempt.api_calls import variables
+from swell.engines.kubernetes.attempt.wanted import TaskPlace, Wanted
 from swell.manifests import native_objects, read_document
 from swell.model.job import AttemptId, JobSpec
 from swell.model.launch import Lane, Launch, LaunchRole
-from swell.model.task_environment import Ranks, rank_variables, ranks_of
+from swell.model.task_environment import (
+    SET_FOR_TASKS,
+    Ranks,
+    attempt_variables,
+    rank_variables,
+    ranks_of,
+    without_effect,
+)
 from swell.worker.environment import run_variables, task_variables
 
 NUMBERS = {"rank": 1, "world_size": 3, "local_rank": 1, "local_world_size": 2, "node_rank": 0}
@@ -52,7 +59,7 @@ def on_a_machine(spec: JobSpec, *, gpus: int, tasks: int = 1, rank: int = 0) -> 
         roles=(LaunchRole(("train",)),),
         workdir="/",
         umask=0o022,
-        environment="e",
+        environment="e" * 64,
         env=(),
         own=(),
         lanes=lanes,
@@ -70,7 +77,7 @@ def on_a_machine(spec: JobSpec, *, gpus: int, tasks: int = 1, rank: int = 0) -> 
 
 def in_a_pod(spec: JobSpec, *, gpus: int, width: int) -> dict[str, str]:
     """Of a job in our own notation: what its Secret says, and what its own container says above it."""
-    place = Place("n1", tuple(f"gpu-{number}" for number in range(gpus)), 0)
+    place = TaskPlace("n1", tuple(f"gpu-{number}" for number in range(gpus)), 0)
     wanted = Wanted(
         attempt=AttemptId(7, 1),
         name="own",
@@ -160,3 +167,14 @@ def test_rank_and_count_come_together_wherever_there_is_a_rank() -> None:
         Ranks.ALONE: {"RANK": "0", "WORLD_SIZE": "1"},
         Ranks.INSIDE: {"WORLD_SIZE": "1"},
     }
+
+
+def test_what_swell_sets_of_a_users_variables_is_said():
+    """`--env RANK=7` had no effect, and nobody said so."""
+    assert without_effect(["A", "RANK", "MY_RANK"]) == ["env RANK has no effect: Swell sets RANK for each task"]
+
+
+def test_all_that_ranks_and_attempts_are_told_is_said_to_be_set():
+    ranks = rank_variables(Ranks.TASKS, rank=0, world_size=1, local_rank=0, local_world_size=1, node_rank=0)
+    attempt = attempt_variables(AttemptId(1, 1), store="s", name="n", tasks=1, nodes=("a",), is_array=False)
+    assert {*ranks, *attempt} <= SET_FOR_TASKS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -34,7 +35,7 @@ class Shell:
         state = self.service.state
         self._lock = state.lock("server")
         state.token.write_text(USER)
-        state.write_json(state.server_file, {"url": f"http://{self.service.host}"})
+        state.write_json(state.server_file, {"socket": str(state.server_socket), "pid": os.getpid()})
         self.service.worker.sync()
 
     def close(self) -> None:

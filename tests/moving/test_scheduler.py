@@ -19,31 +19,59 @@ def submit(shell: Shell, folder: Path, script: str, *words: str) -> tuple[int, s
     return int(done.stdout), " ".join(done.stderr.split())
 
 
-def asked(shell: Shell, job: int) -> tuple[int, int, int]:
-    """GPUs at least and at most, and the share of one."""
+def asked(shell: Shell, job: int) -> tuple[tuple[int, int], int]:
+    """GPUs at least and at most, and the share of one, or what each has at least."""
     spec = shell.service.store.job(job).spec
-    share_mib = spec.roles[0].resources.gpu_memory_mib
-    return (0, 0, share_mib) if share_mib else (spec.width_min, spec.width_max, 0)
+    resources = spec.roles[0].resources
+    return (0, 0) if resources.is_share else (spec.width_min, spec.width_max), resources.gpu_memory_mib
 
 
 @pytest.mark.parametrize(
-    ("script", "words", "gpus"),
+    ("script", "words", "gpus", "says"),
     [
-        ("print(1)\n", (), (1, 4, 0)),
-        ("print(1)\n", ("--estimated_memory", "10"), (0, 0, 10)),
-        ("print(1)\n", ("--estimated_memory", "10", "--disable_gpu_sharing"), (1, 4, 0)),
-        (WITH_LIBRARY, ("--estimated_memory", "10"), (1, 4, 0)),
-        (WITH_LIBRARY, ("--estimated_memory", "10", "--is_single_gpu", "yes"), (0, 0, 10)),
+        ("print(1)\n", (), ((1, 1), 0), "the job gets one GPU, because train.py does not use kubernetesdlprofile"),
+        ("print(1)\n", ("--is_single_gpu",), ((1, 1), 0), ""),
+        ("print(1)\n", ("--is_single_gpu", "no"), ((1, 4), 0), ""),
+        (
+            "print(1)\n",
+            ("--estimated_memory", "10"),
+            ((0, 0), 10),
+            "the job shares one GPU and gets 10 MiB of it, because train.py does",
+        ),
+        (
+            "print(1)\n",
+            ("--estimated_memory", "10", "--disable_gpu_sharing"),
+            ((1, 1), 10),
+            "the job gets one GPU, because train.py",
+        ),
+        (WITH_LIBRARY, (), ((1, 4), 0), ""),
+        (WITH_LIBRARY, ("--estimated_memory", "10"), ((1, 4), 10), ""),
+        (WITH_LIBRARY, ("--estimated_memory", "10", "--is_single_gpu", "yes"), ((0, 0), 10), ""),
     ],
 )
-def test_a_job_with_an_estimate_shares_a_gpu_unless_it_reports_and_scales(
-    shell: Shell, tmp_path: Path, script: str, words: tuple[str, ...], gpus: tuple[int, int, int]
+def test_the_gpus_of_a_script_follow_from_whether_it_can_be_scaled_and_what_it_says(
+    shell: Shell, tmp_path: Path, script: str, words: tuple[str, ...], gpus: tuple[tuple[int, int], int], says: str
 ) -> None:
-    """With an estimate of 1,000 MiB and nothing else said, it took every GPU of the machine."""
+    """One that cannot be scaled took every GPU that was free, for as long as it ran, and nothing said so; and whole
+    GPUs were given to it that had less memory than it said it needs."""
     job, said = submit(shell, tmp_path, script, *words)
     assert asked(shell, job) == gpus
-    explains = "it shares one GPU: 10 MiB of it, and train.py does not use kubernetesdlprofile" in said
-    assert explains == (gpus[2] > 0 and "--is_single_gpu" not in words)
+    assert said.removeprefix("swell: ").startswith(says) if says else said == ""
+
+
+@pytest.mark.parametrize("words", [(), ("--disable_gpu_sharing",), ("--is_single_gpu", "--disable_gpu_sharing")])
+def test_an_estimate_that_no_gpu_has_is_refused_in_the_words_of_the_command(
+    shell: Shell, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """It was accepted without --is_single_gpu; otherwise the refusal named options that run-scheduler does not have."""
+    (tmp_path / "train.py").write_text("print(1)\n")
+    line = ("run-scheduler", "big", "--script_path", "train.py", "--custom_dir", str(tmp_path))
+    done = shell.type(*line, "--estimated_memory", "99999", *words)
+    said = " ".join(done.stderr.split())
+    assert (done.code, done.stdout) == (2, "")
+    assert said.startswith("swell: job 'big' can never run here: it wants 0 CPUs, ")
+    assert said.endswith("; submit it with --estimated_memory 16 or less")
+    assert shell.service.store.listing(ended_since=None) == ([], 0)
 
 
 def test_the_extended_state_has_image_script_and_batch_size(shell: Shell, tmp_path: Path) -> None:

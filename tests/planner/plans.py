@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swell.model.job import ResizeMode
-from swell.model.plan import Plan, Preempt, Resize, Start, Verdict
+from swell.model.plan import Plan, Preempt, Resize, Snapshot, Start, Verdict
 from swell.model.reason import Code
 from swell.planner import check_plan, make_plan
 
@@ -24,6 +24,13 @@ def plan_of(*things: object, now: float = NOW, arrivals: tuple[float, ...] = ())
     check_plan(snapshot, plan)
     assert make_plan(applied(snapshot, plan)).actions == ()
     return plan
+
+
+def starts(snapshot: Snapshot) -> dict[int, list[str]]:
+    """The node of each task of those that start."""
+    plan = make_plan(snapshot)
+    check_plan(snapshot, plan)
+    return {action.job: [slot.node for slot in action.slots] for action in plan.actions}  # type: ignore[union-attr]
 
 
 def shrinks(job: int, width: int, room_for: int | None, deadline_s: float | None = 600.0) -> Resize:

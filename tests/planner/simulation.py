@@ -14,7 +14,7 @@ from itertools import count
 from swell.model.cluster import Device, Node
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.plan import JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Standing, Start
-from swell.model.profile import Training
+from swell.model.training import Training
 
 GRACE_S = 5.0
 
@@ -233,7 +233,7 @@ class Simulation:
     def _told(self, live: _Live) -> Training:
         assert live.trainee is not None
         left = float(live.trainee.epochs - live.durable) if live.trainee.says_total else None
-        epoch_s = tuple(sorted(live.measured.items()))
+        epoch_s = tuple((width, 1, seconds) for width, seconds in sorted(live.measured.items()))
         every_s = None if live.trainee.every is None else live.trainee.every * max(live.measured.values())
         return Training(left, epoch_s, live.trainee.restart_s, live.checkpoint_at, every_s)
 
@@ -267,7 +267,8 @@ class Simulation:
     def _line_up_again(self, live: _Live) -> None:
         ran_s = 0.0 if live.job.started_at is None else self.now - live.job.started_at
         waiting = replace(live.job, state=JobState.QUEUED, lined_up_at=self.now, used_s=live.job.used_s + ran_s)
-        live.job = replace(waiting, slots=(), width=0, started_at=None, yielding=None)
+        returns = live.job.yielding or None
+        live.job = replace(waiting, slots=(), width=0, started_at=None, yielding=None, returns=returns)
 
     # -- arrays ----------------------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ def as_measured(job: JobView, mib: int) -> JobView:
 
 
 def as_started(job: JobView, start: Start, now: float) -> JobView:
-    started = replace(job, state=JobState.STARTING, slots=start.slots, started_at=now, reserved_at=None)
+    started = replace(job, state=JobState.STARTING, slots=start.slots, started_at=now, reserved_at=None, returns=None)
     return replace(started, width=start.width)
 
 

@@ -14,8 +14,8 @@ from swell.model.placement import (
     Company,
     Effect,
     Operator,
+    PlacementRules,
     Requirement,
-    Rules,
     Taint,
     Term,
     Toleration,
@@ -240,7 +240,7 @@ TOLERATIONS = st.sampled_from(
     )
 )
 RULES = st.none() | st.builds(
-    Rules,
+    PlacementRules,
     selector=st.sampled_from(((), (), ((ZONE, "a"),), ((ZONE, "b"),))),
     terms=st.sampled_from(((), ())) | st.lists(TERMS, min_size=1, max_size=2).map(tuple),
     tolerations=st.lists(TOLERATIONS, max_size=2).map(tuple),

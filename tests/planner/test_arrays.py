@@ -50,9 +50,37 @@ def test_an_array_goes_where_most_of_it_fits():
     assert plan_of(now) == Plan((Start(1, 6, slots(6, "c")),))
 
 
-def test_an_array_grows_on_its_node_when_room_is_free():
-    now = world(node("a", cpus=4), node("b", cpus=64), array(1, slots=2))
-    assert plan_of(now) == Plan((SetSlots(1, slots(4, "a")),))
+def on_nodes(*nodes: str) -> tuple[Slot, ...]:
+    """Slots of one CPU, one for each word."""
+    return tuple(Slot(number, name, Resources(1000)) for number, name in enumerate(nodes))
+
+
+def test_an_array_grows_on_its_node_first_and_then_on_others():
+    now = world(node("a", cpus=4), node("b", cpus=64), array(1, slots=2, at_once=6))
+    assert plan_of(now) == Plan((SetSlots(1, on_nodes("a", "a", "a", "a", "b", "b")),))
+
+
+def test_an_array_starts_on_several_nodes_the_largest_first():
+    now = world(node("a", cpus=1), node("b", cpus=2), node("c", cpus=3), array(1, tasks=100))
+    assert plan_of(now) == Plan((Start(1, 6, on_nodes("c", "c", "c", "b", "b", "a")),))
+
+
+def test_an_array_gets_nothing_more_on_a_node_where_its_attempt_has_ended():
+    """Its worker there was lost and has come back, and would never begin what it is given."""
+    now = world(node("a", cpus=2), node("b", cpus=2), replace(array(1, slots=2), ended_on=frozenset("b")))
+    assert plan_of(now) == Plan()
+
+
+def test_an_array_leaves_a_node_that_is_cordoned_and_goes_on_elsewhere():
+    a, b = node("a", cpus=2, labels={}, is_cordoned=True), node("b", cpus=2, labels={})
+    now = world(a, b, array(1, slots=2, at_once=4))
+    draining = tuple(map(drained, slots(2, "a")))
+    assert plan_of(now) == Plan((SetSlots(1, (*draining, *slots(4, "b")[2:])),))
+
+
+def test_an_array_ahead_claims_what_arrays_behind_it_hold_on_any_node():
+    now = world(node("a", cpus=2), node("b", cpus=2), array(1, slots=2, at_once=4), array(2, slots=2, on="b"))
+    assert plan_of(now) == Plan((SetSlots(2, tuple(map(drained, slots(2, "b")))),))
 
 
 def test_an_array_that_has_all_it_wants_is_left_alone():
@@ -182,7 +210,7 @@ def test_a_running_array_does_not_stand_in_the_way_of_a_reservation():
     now = world(
         node("a", cpus=2),
         node("b", cpus=2),
-        array(1, on="a", slots=2),
+        array(1, on="a", slots=2, at_once=2, tasks=3),
         running(2, on="b", time="10m"),
         queued(3, cpus=2),
         queued(4, cpus=1),

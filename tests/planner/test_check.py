@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from swell.model.diskuse import DiskUse
 from swell.model.job import JobState, ResizeMode
 from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Standing, Start, Verdict
+from swell.model.quota import DiskUse
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import BrokenPlan, check_plan
@@ -205,7 +205,7 @@ def test_draining_on_a_node_that_offers_less_than_it_holds_is_fine():
     check_plan(world(node("a", cpus=1), array(1, slots=2)), Plan((SetSlots(1, (first, drained(second))),)))
 
 
-# -- giving room back ----------------------------------------------------------------------------------------
+# -- freeing resources ----------------------------------------------------------------------------------------
 
 AT_CHECKPOINT, IMMEDIATE, NEVER = ResizeMode.AT_CHECKPOINT, ResizeMode.IMMEDIATE, ResizeMode.NEVER
 
@@ -238,30 +238,30 @@ def test_a_good_resize_and_a_good_preemption_pass():
 @BOTH
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.STOPPING])
 def test_asking_one_that_does_not_run(action: Action, state: JobState):
-    assert refused(beside(trainee(state=state)), action) == f"job 1 is {state} and cannot give room back"
+    assert refused(beside(trainee(state=state)), action) == f"job 1 is {state} and cannot free resources"
 
 
 @BOTH
 def test_asking_one_that_waits(action: Action):
-    message = "job 1 is queued and cannot give room back"
+    message = "job 1 is queued and cannot free resources"
     assert refused(beside(queued(1, gpus="2..4")), action, verdicts={1: WAITS}) == message
 
 
 @BOTH
 def test_asking_one_that_holds_nothing(action: Action):
-    assert refused(beside(trainee(slots=())), action) == "job 1 is running and cannot give room back"
+    assert refused(beside(trainee(slots=())), action) == "job 1 is running and cannot free resources"
 
 
 @BOTH
 @pytest.mark.parametrize("yielding", [0, 2, 4])
 def test_asking_twice(action: Action, yielding: int):
-    assert refused(beside(trainee(yielding=yielding)), action) == "job 1 is asked twice to give room back"
+    assert refused(beside(trainee(yielding=yielding)), action) == "job 1 is asked twice to free resources"
 
 
 @BOTH
 def test_asking_an_array(action: Action):
     lanes = array(1, slots=2)
-    assert refused(beside(lanes), action) == "job 1 is an array; it gives room back slot by slot"
+    assert refused(beside(lanes), action) == "job 1 is an array; it frees its resources slot by slot"
 
 
 @BOTH

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swell.model.cluster import Node
+from swell.model.placement import Company, PlacementRules
 from swell.model.plan import Slot, Snapshot, Start
 from swell.model.resources import Resources
-from swell.planner import check_plan, make_plan
+from swell.planner import make_plan
 
+from .plans import starts
 from .world import array, node, queued, running, world
-
-
-def starts(snapshot: Snapshot) -> dict[int, list[str]]:
-    """The node of each task of those that start."""
-    plan = make_plan(snapshot)
-    check_plan(snapshot, plan)
-    return {action.job: [slot.node for slot in action.slots] for action in plan.actions}
 
 
 def test_a_start_names_node_size_and_devices_of_every_task():
@@ -96,3 +96,39 @@ def test_a_machine_that_lost_memory_still_takes_jobs_that_need_none():
 def test_a_job_on_a_machine_that_is_gone_holds_nothing_elsewhere():
     now = world(node("a", gpus=1), running(1, on="gone", gpus=1), queued(2, gpus=1))
     assert starts(now) == {2: ["a"]}
+
+
+# -- tasks that ask for nothing --------------------------------------------------------------------------------------
+
+
+def on_cluster(name: str, *, pods: int = 110) -> Node:
+    return replace(node(name, labels={}), tasks_max=pods)
+
+
+def test_pods_without_requests_are_spread_over_the_nodes():
+    nodes = [on_cluster(name) for name in "abc"]
+    alone = [queued(number, cpus=0) for number in range(1, 7)]
+    assert Counter(starts(world(*nodes, *alone))[number][0] for number in range(1, 7)) == {"a": 2, "b": 2, "c": 2}
+    assert starts(world(*nodes, queued(1, cpus=0, tasks=5)))[1] == ["a", "a", "b", "b", "c"]
+
+
+def test_pods_without_requests_go_first_where_most_more_fit():
+    nodes = (on_cluster("a", pods=2), on_cluster("b", pods=5), on_cluster("c", pods=4))
+    assert starts(world(*nodes, queued(1, cpus=0, tasks=4)))[1] == ["b", "b", "b", "c"]
+    assert starts(world(*nodes, queued(1, cpus=0, tasks=11)))[1] == ["a"] * 2 + ["b"] * 5 + ["c"] * 4
+
+
+def test_tasks_without_requests_stay_together_where_they_ask_for_it():
+    gang = queued(1, cpus=0, tasks=4)
+    gang = replace(gang, shape=replace(gang.shape, rules=(PlacementRules(company=Company.TOGETHER),)))
+    assert len(set(starts(world(*(on_cluster(name) for name in "abc"), gang))[1])) == 1
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(1, 30))
+def test_pods_without_requests_are_as_even_as_the_nodes_allow(pods, tasks):
+    now = world(*(on_cluster(f"n{n}", pods=one) for n, one in enumerate(pods)), queued(1, cpus=0, tasks=tasks))
+    found = Counter(starts(now).get(1, ()))
+    assert found.total() == (tasks if tasks <= sum(pods) else 0)
+    left = {f"n{n}": one - found[f"n{n}"] for n, one in enumerate(pods)}
+    used = [left[name] for name in found]
+    assert all(more <= 1 + least for least in used for more in left.values())

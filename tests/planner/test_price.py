@@ -8,9 +8,9 @@ import pytest
 
 from swell.model.job import JobState, ResizeMode
 from swell.model.plan import JobView
-from swell.model.profile import Training
+from swell.model.training import Training
+from swell.planner.knapsack import share_out
 from swell.planner.price import Contender, Option, contender, prices, quietness
-from swell.planner.share import share_out
 
 from .world import shape
 
@@ -28,7 +28,8 @@ def trainee(
     **changes: object,
 ) -> JobView:
     state = JobState.RUNNING if width else JobState.QUEUED
-    training = Training(left, epoch_s, restart_s, checkpoint_at=0.0)
+    measured = tuple((known, 1, seconds) for known, seconds in epoch_s)
+    training = Training(left, measured, restart_s, checkpoint_at=0.0)
     made = JobView(job, shape(gpus=gpus), 0, state, started_at=0.0 if width else None, width=width, training=training)
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -247,3 +248,14 @@ def test_the_less_jobs_gain_from_width_the_more_equally_they_share(exponent: flo
 
 def test_a_job_that_stopped_scaling_leaves_the_rest_to_one_that_has_not():
     assert share_out([curve(1, 100.0, 50.0), linear(2, 4000.0, high=6)], 4) == {1: 2, 2: 4}
+
+
+def test_what_little_is_known_of_a_long_job_counts_in_part():
+    """One epoch of a hundred had not ended yet: the job was believed to take ten hours, and took one."""
+    sure = trainee(left=100.0, epoch_s=((1, 360.0),))
+    assert sure.training is not None
+    doubted = replace(sure, training=replace(sure.training, left_error=2.0))
+    assert left_s(sure)[1] == pytest.approx(36_000.0)
+    assert left_s(doubted)[1] == pytest.approx((36_000.0 * 1800.0) ** 0.5), (
+        "as much as the guess for a job nobody knows"
+    )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from swell.model.cluster import Node
 from swell.model.job import JobState, ResizeMode
-from swell.model.placement import Company, Rules, objection
+from swell.model.placement import Company, PlacementRules, objection
 from swell.model.plan import JobView, Plan, Resize, SetSlots, Slot, Snapshot, Start
 from swell.model.reason import Code
 from swell.model.resources import Resources
@@ -58,7 +58,7 @@ def copies(task: Resources, free: Resources) -> int:
     return min((max(there, 0) // want for want, there in pairs if want), default=10**9)
 
 
-def may_use(rules: Rules, node: Node) -> bool:
+def may_use(rules: PlacementRules, node: Node) -> bool:
     labels = dict(node.labels or ())
     return (
         node.labels is None or objection(rules, labels, node.taints, name=node.id, is_cordoned=node.is_cordoned) is None
@@ -68,7 +68,7 @@ def may_use(rules: Rules, node: Node) -> bool:
 def fits(job: JobView, free: Free) -> bool:
     """Exact for equal tasks, which is all that the stories of these properties have."""
     ((task, count),) = job.shape.tasks_at(1 if job.shape.is_array else job.shape.width_min)
-    rules = (job.shape.rules or (None,))[0] or Rules()
+    rules = (job.shape.rules or (None,))[0] or PlacementRules()
     is_cluster = any(node.labels is not None for node, _, _ in free.values())
     each = [min(copies(task, left), max(tasks, 0)) for node, left, tasks in free.values() if may_use(rules, node)]
     if rules.company is Company.TOGETHER and is_cluster:
@@ -164,12 +164,14 @@ def given_slots(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[JobView, tuple
             yield job, action.slots, tuple(slot for slot in action.slots if slot.number not in known)
 
 
-def rules_by_rank(job: JobView, slots: tuple[Slot, ...]) -> list[Rules]:
+def rules_by_rank(job: JobView, slots: tuple[Slot, ...]) -> list[PlacementRules]:
     if job.shape.is_array:
-        return [job.shape.rules[0] or Rules()] * len(slots)
+        return [job.shape.rules[0] or PlacementRules()] * len(slots)
     width = len(slots) - sum(count for _, count in job.shape.roles[1:])
     counts = [width, *(count for _, count in job.shape.roles[1:])]
-    return [rules or Rules() for rules, count in zip(job.shape.rules, counts, strict=True) for _ in range(count)]
+    return [
+        rules or PlacementRules() for rules, count in zip(job.shape.rules, counts, strict=True) for _ in range(count)
+    ]
 
 
 @given(ALL)

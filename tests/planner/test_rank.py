@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from swell.model.diskuse import MIB, DiskUse
 from swell.model.plan import JobView, Plan, Preempt, Snapshot, Standing, Start, Verdict
+from swell.model.quota import MIB, DiskUse
 from swell.model.reason import Code
 from swell.planner import check_plan, explain, make_plan
 from swell.planner.rank import line_up
@@ -62,8 +62,8 @@ def test_what_was_used_lately_counts() -> None:
     code, message = why(waiting, 1)
     assert code is Code.FAIR_SHARE
     assert message == (
-        "it wants 1 CPU, 1 GPU; job 3 of ben is served before it: ben has used 0.0 GPU-hours lately and anna 5.0, "
-        "and what stands in line counts, too"
+        "it wants 1 CPU, 1 GPU; job 3 of ben is ahead of it: ben has recently used 0.0 GPU-hours and anna 5.0; "
+        "queued jobs count, too"
     )
 
 
@@ -151,7 +151,7 @@ def test_nothing_more_begins_of_who_has_too_much_on_the_disk_and_what_has_begun_
     assert started(now) == [3, 4]
     assert why(now, 2) == (
         Code.USER_LIMIT,
-        f"anna has {FULL.in_words}; no further job of theirs starts",
+        f"anna has {FULL.in_words}; no more of their jobs start",
     )
     told = explain(now, now.jobs_by_id[2], Verdict(Code.USER_LIMIT))
     assert told.evidence == {"user": "anna", "disk_mib": 30.0, "disk_mib_max": 20, "largest": [7, 8]}
@@ -198,7 +198,10 @@ def test_what_is_reserved_for_a_job_counts_for_its_owners_limit() -> None:
     assert started(applied(now, planned(now))) == []
     assert why(now, 4) == (
         Code.USER_LIMIT,
-        "it wants 1 CPU; anna holds 1 of at most 2 running jobs, and the rest is kept for those that wait before it",
+        (
+            "it wants 1 CPU; anna holds 1 of at most 2 running jobs, and the rest is reserved for their jobs that "
+            "are ahead of it"
+        ),
     )
 
 
@@ -207,9 +210,9 @@ def test_an_array_that_starts_with_fewer_slots_than_it_may_have_is_one_running_j
     now = with_users(
         world(
             node("a", cpus=2),
-            node("b", cpus=1),
-            array(1, tasks=4, slots=1, user="ben"),
-            array(2, tasks=4, at_once=2, user="anna", priority=1),
+            node("b", cpus=1, memory_gib=0),
+            array(1, tasks=4, slots=1, memory_gib=1, user="ben"),
+            array(2, tasks=4, at_once=2, memory_gib=1, user="anna", priority=1),
             array(3, tasks=1, user="anna"),
         ),
         anna=Standing(running_max=2),
@@ -271,7 +274,8 @@ def test_one_that_ran_longer_than_its_estimate_goes_last_of_its_priority() -> No
     code, message = why(now, 1)
     assert code is Code.OVER_ESTIMATE
     assert message.startswith(
-        "it has run for 2.0 h, longer than its estimate of 1.0 h, so others of its priority go first; it wants "
+        "it has run for 2.0 h, longer than its estimate of 1.0 h, so other jobs of the same priority go first; "
+        "it wants "
     )
 
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from swell.model.job import JobState
+from swell.model.job import JobState, ResizeMode
 from swell.model.plan import JobView, Plan, Resize, Snapshot, Start, Verdict
 from swell.model.reason import Code
 from swell.model.resources import Resources
+from swell.model.training import Training
 from swell.planner import make_plan
 
 from .plans import AT_CHECKPOINT, FOR_ROOM, IMMEDIATE, NEVER, NOW, asked, grows, plan_of, shrinks, started
@@ -117,6 +118,34 @@ def test_an_immediate_one_without_a_checkpoint_of_its_own_has_had_a_minute_or_fo
     later = replace(just, started_at=NOW - least_s)
     assert asked(plan_of(node("a", gpus=2), just, queued(2, gpus=1))) == []
     assert asked(plan_of(node("a", gpus=2), later, queued(2, gpus=1))) == [1]
+
+
+def begun_just_now(mode: ResizeMode = IMMEDIATE, **more: object) -> JobView:
+    """A second ago, at 2 of 1..4 GPUs; it has reported nothing."""
+    job = trains(1, on="a", gpus="1..4", width=2, mode=mode, started=NOW - 1.0)
+    return replace(job, training=None, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_width_that_was_asked_for_by_hand_is_given_at_once(width: int):
+    """`swell scale` of an immediate job did nothing for two minutes, and said nothing."""
+    assert plan_of(node("a", gpus=4), begun_just_now()) == Plan()
+    assert plan_of(node("a", gpus=4), begun_just_now(wanted=width)) == Plan((Resize(1, width, IMMEDIATE, None, None),))
+
+
+def test_one_that_may_be_stopped_as_soon_as_it_runs_grows_and_shrinks_in_its_first_minutes():
+    """genai's default: a job without a notifier was left as it was for two minutes when another had completed."""
+    at_once = begun_just_now(is_at_once=True)
+    assert plan_of(node("a", gpus=4), at_once) == Plan((grows(1, 4, IMMEDIATE),))
+    assert plan_of(node("a", gpus=2), at_once, queued(2, gpus=1)) == Plan(
+        (Resize(1, 1, IMMEDIATE, None, 2),), {2: FOR_ROOM}
+    )
+
+
+def test_but_not_before_it_has_run_as_long_as_its_restart_is_known_to_take():
+    known = replace(begun_just_now(is_at_once=True), training=Training(restart_s=20.0))
+    assert plan_of(node("a", gpus=4), known) == Plan()
+    assert plan_of(node("a", gpus=4), known, now=NOW + 19.0) == Plan((grows(1, 4, IMMEDIATE),))
 
 
 @pytest.mark.parametrize("yielding", [1, 2, 0])
@@ -255,8 +284,14 @@ def test_the_higher_priority_grows_first():
     assert plan == Plan((grows(1, 3),))
 
 
-def test_one_that_stopped_scaling_does_not_grow():
+def test_one_that_was_no_faster_when_it_was_wider_is_tried_once_more():
+    """One slow measurement wrote every wider width off for ever."""
     flat = trains(1, on="a", gpus="1..8", width=2, epoch_s=((1, 100.0), (2, 60.0), (4, 60.0)))
+    assert plan_of(node("a", gpus=8), flat) == Plan((grows(1, 8),))
+
+
+def test_one_that_was_tried_at_all_widths_stays_at_the_fastest():
+    flat = trains(1, on="a", gpus="1..8", width=2, epoch_s=((1, 100.0), (2, 60.0), (4, 60.0), (8, 61.0)))
     assert plan_of(node("a", gpus=8), flat) == Plan()
 
 
@@ -284,6 +319,26 @@ def test_a_rigid_job_does_not_grow():
 def test_an_immediate_one_grows_at_once():
     job = trains(1, on="a", gpus="1..4", width=2, mode=IMMEDIATE, checkpoint_at=NOW)
     assert plan_of(node("a", gpus=4), job) == Plan((grows(1, 4, IMMEDIATE),))
+
+
+def test_one_that_would_lose_work_does_not_grow_into_room_that_others_wait_to_use():
+    """It was killed to grow into two GPUs, while two jobs that fit there stood in line behind a larger one, and killed
+    again to shrink two minutes later."""
+    holder, larger = running(1, on="a", gpus=4), queued(3, gpus=7)
+    loses = trains(2, on="a", gpus="2..4", width=2, mode=IMMEDIATE, checkpoint_at=NOW - 100.0)
+    safe = replace(loses, mode=AT_CHECKPOINT)
+    a = node("a", gpus=8)
+    assert asked(plan_of(a, holder, loses, larger, queued(4, gpus=1), queued(5, gpus=1))) == []
+    assert asked(plan_of(a, holder, safe, larger, queued(4, gpus=1), queued(5, gpus=1))) == [2]
+    assert asked(plan_of(a, holder, replace(loses, wanted=4), larger, queued(4, gpus=1))) == [2]
+
+
+@pytest.mark.parametrize(("time", "grows_now"), [("17m", []), ("26m", []), ("27m", [2]), (None, [2])])
+def test_nor_into_room_that_is_kept_and_soon_complete(time: str | None, grows_now: list[int]):
+    """Job 3 gets all when job 1 has ended: in less than ten minutes, in more, or nobody knows. Job 1 began at 0."""
+    holder = running(1, on="a", gpus=4, time=time)
+    loses = trains(2, on="a", gpus="2..4", width=2, mode=IMMEDIATE, checkpoint_at=NOW - 100.0)
+    assert asked(plan_of(node("a", gpus=8), holder, loses, queued(3, gpus=6))) == grows_now
 
 
 def test_one_that_can_give_it_back_grows_into_room_that_is_kept_for_later():

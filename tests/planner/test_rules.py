@@ -13,8 +13,8 @@ from swell.model.placement import (
     Company,
     Effect,
     Operator,
+    PlacementRules,
     Requirement,
-    Rules,
     Taint,
     Term,
     Toleration,
@@ -24,13 +24,15 @@ from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.planner import check_plan, explain, make_plan
 from swell.planner.check import BrokenPlan
+from swell.planner.policies import POLICIES
 
 from .plans import preempts
-from .world import array, drained, node, queued, running, trains, under, world
+from .world import array, drained, node, queued, running, slots, trains, under, world
 
 GPU = Taint("gpu", "yes", Effect.NO_SCHEDULE)
-IN_A = Rules(selector=(("zone", "a"),))
-APART, TOGETHER = Rules(company=Company.APART), Rules(company=Company.TOGETHER)
+IN_A = PlacementRules(selector=(("zone", "a"),))
+TAGGED = PlacementRules(selector=(("swell.dev/tag", "big"),))
+APART, TOGETHER = PlacementRules(company=Company.APART), PlacementRules(company=Company.TOGETHER)
 A, B = {"zone": "a"}, {"zone": "b"}
 
 
@@ -54,22 +56,54 @@ ONE_NODE = (
     (node("n", labels=B), IN_A, False),
     (node("n", labels={}), IN_A, False),
     (node("n"), IN_A, True),  # a machine of our own: nobody labels it
-    (node("n", labels=B), Rules(terms=(Term((Requirement("zone", Operator.IN, ("b", "c")),)),)), True),
-    (node("n", labels=A), Rules(terms=(Term((Requirement("zone", Operator.IN, ("b", "c")),)),)), False),
+    (node("n"), TAGGED, False),  # but a tag is the label of a worker that has one
+    (node("n", labels={"swell.dev/tag": "small"}), TAGGED, False),
+    (node("n", labels={"swell.dev/tag": "big"}), TAGGED, True),
+    (node("n", labels=B), PlacementRules(terms=(Term((Requirement("zone", Operator.IN, ("b", "c")),)),)), True),
+    (node("n", labels=A), PlacementRules(terms=(Term((Requirement("zone", Operator.IN, ("b", "c")),)),)), False),
     (node("n", labels={}, taints=(GPU,)), None, False),
-    (node("n", labels={}, taints=(GPU,)), Rules(tolerations=(Toleration("gpu", "yes"),)), True),
+    (node("n", labels={}, taints=(GPU,)), PlacementRules(tolerations=(Toleration("gpu", "yes"),)), True),
     (node("n", labels={}, taints=(Taint("old", "", Effect.PREFER_NO_SCHEDULE),)), None, True),
     (node("n", labels={}, is_cordoned=True), None, False),
-    (node("n", labels={}, is_cordoned=True), Rules(tolerations=(Toleration(CORDON.key, None),)), True),
+    (node("n", labels={}, is_cordoned=True), PlacementRules(tolerations=(Toleration(CORDON.key, None),)), True),
     (node("n", labels={}, tasks_max=0), None, False),
     (node("n", labels={}, tasks_max=1), None, True),
 )
 
 
 @pytest.mark.parametrize(("machine", "rules", "is_allowed"), ONE_NODE)
-def test_a_job_starts_on_a_node_exactly_if_its_rules_allow_that(machine: Node, rules: Rules | None, is_allowed: bool):
+def test_a_job_starts_on_a_node_exactly_if_its_rules_allow_that(
+    machine: Node, rules: PlacementRules | None, is_allowed: bool
+):
     plan = planned(machine, under(queued(1), rules))
     assert nodes_of(plan) == ({1: ["n"]} if is_allowed else {})
+
+
+def test_a_job_that_selects_a_tag_goes_to_the_worker_with_the_tag():
+    """It went to the machine without a tag, because rules did not apply to machines that have no labels."""
+    untagged, tagged = node("a"), node("b", cpus=128, labels={"swell.dev/tag": "big"})
+    assert nodes_of(planned(untagged, tagged, under(queued(1), TAGGED))) == {1: ["b"]}
+
+
+def test_a_job_that_selects_a_tag_that_no_worker_has_is_told_so():
+    snapshot = world(node("a"), under(queued(1), TAGGED))
+    plan = make_plan(snapshot)
+    assert plan.verdicts == {1: Verdict(Code.NO_SUITABLE_NODE)}
+    reason = explain(snapshot, snapshot.jobs_by_id[1], plan.verdicts[1])
+    assert "1 node: its label swell.dev/tag is not there, not big" in reason.message
+
+
+def test_the_check_refuses_a_plan_that_sends_a_job_with_a_tag_to_a_machine_without_labels():
+    snapshot = world(node("a"), under(queued(1), TAGGED))
+    start = make_plan(world(node("a"), queued(1)))
+    with pytest.raises(BrokenPlan, match=r"job 1 may not use a, which has no label swell\.dev/tag"):
+        check_plan(snapshot, start)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_policy_sends_a_job_with_a_tag_to_a_machine_without_labels(policy: str):
+    tagged = node("b", labels={"swell.dev/tag": "big"})
+    assert nodes_of(POLICIES[policy](world(node("a", cpus=128), tagged, under(queued(1), TAGGED)))) == {1: ["b"]}
 
 
 def test_among_the_allowed_nodes_the_tightest_is_chosen():
@@ -117,7 +151,7 @@ def test_an_elastic_gang_grows_as_its_company_allows():
     elastic = queued(1, gpus=1, tasks="2..8")
     assert nodes_of(planned(*nodes, under(elastic, APART))) == {1: ["a", "b", "c"]}
     assert nodes_of(planned(*nodes, under(elastic, TOGETHER))) == {1: ["b"] * 4}
-    assert nodes_of(planned(*nodes, elastic)) == {1: ["a"] * 2 + ["b"] * 4 + ["c"] * 2}
+    assert nodes_of(planned(*nodes, elastic)) == {1: ["b"] * 4}  # its first run, before anything is measured
 
 
 def test_an_array_whose_tasks_want_to_be_apart_runs_one_at_a_time():
@@ -163,10 +197,10 @@ def test_a_cordon_leaves_alone_what_runs_and_lets_nobody_in():
 
 
 def test_the_lanes_of_an_array_on_a_cordoned_node_end_with_their_tasks():
-    """Every task is a new one to the node; the rest of the array goes elsewhere when the last has ended."""
-    job = array(1, slots=2, tasks=9, on="a")
+    """Every task is a new one to the node; the rest of the array goes elsewhere at once."""
+    job = array(1, slots=2, tasks=9, at_once=3, on="a")
     plan = planned(node("a", labels={}, is_cordoned=True), node("b", labels={}), job)
-    assert plan.actions == (SetSlots(1, tuple(drained(slot) for slot in job.slots)),)
+    assert plan.actions == (SetSlots(1, (*map(drained, job.slots), *slots(1, "b", first=2))),)
 
 
 def test_an_elastic_job_on_a_cordoned_node_is_not_resized():
@@ -263,7 +297,7 @@ def test_when_no_node_is_allowed_the_objections_are_counted():
     assert make_plan(now).verdicts == {1: Verdict(Code.NO_SUITABLE_NODE)}
     reason = explain(now, now.jobs[0], Verdict(Code.NO_SUITABLE_NODE))
     assert reason.message == (
-        "it wants 1 CPU, 1 GPU, but its rules allow none of the 4 nodes; "
+        "it wants 1 CPU, 1 GPU, but its placement rules allow none of the 4 nodes; "
         "3 nodes: its taint gpu=yes:NoSchedule is not tolerated; 1 node: it is cordoned"
     )
     assert reason.evidence["nodes_allowed"] == 0
@@ -282,7 +316,8 @@ def test_when_the_allowed_nodes_are_too_small_that_is_told_with_what_keeps_it_of
     code, message = why(now, 1)
     assert code is Code.NO_SUITABLE_NODE
     assert message == (
-        "it wants 1 CPU, 4 GPUs, and the 1 of 4 nodes that its rules allow could not hold that if they were empty; "
+        "it wants 1 CPU, 4 GPUs, and the 1 of 4 nodes that its placement rules allow could not hold that even "
+        "if they were empty; "
         "3 nodes: its taint gpu=yes:NoSchedule is not tolerated"
     )
 
@@ -293,7 +328,7 @@ def test_when_there_are_too_few_nodes_to_be_apart_that_is_told():
     assert code is Code.NO_SUITABLE_NODE
     assert message == (
         "it wants 2 tasks of 1 CPU, 1 GPU, all at once on as many different nodes, "
-        "and the 1 of 1 nodes that its rules allow could not hold that if they were empty"
+        "and the 1 of 1 nodes that its placement rules allow could not hold that even if they were empty"
     )
 
 
@@ -313,8 +348,8 @@ def test_when_the_allowed_nodes_are_full_only_those_are_spoken_of():
     code, message = why(now, 3)
     assert code is Code.WAITING_FOR_ROOM
     assert message == (
-        "it wants 1 CPU, 1 GPU; the most that is free on one node is 63 CPUs, 0 GPUs; the rest is held by job 1; "
-        "its rules keep it off 3 nodes: its taint gpu=yes:NoSchedule is not tolerated"
+        "it wants 1 CPU, 1 GPU; the most that is free on one node is 63 CPUs, 0 GPUs; the rest is used by job 1; "
+        "its placement rules exclude 3 nodes: its taint gpu=yes:NoSchedule is not tolerated"
     )
 
 
@@ -323,8 +358,8 @@ def test_nodes_that_take_no_more_tasks_are_named_as_such():
     code, message = why(now, 3)
     assert code is Code.WAITING_FOR_ROOM
     assert message == (
-        "it wants 1 CPU; the most that is free on one node is 0 CPUs; the rest is held by jobs 1, 2; "
-        "2 nodes hold as many tasks as may be there"
+        "it wants 1 CPU; the most that is free on one node is 0 CPUs; the rest is used by jobs 1, 2; "
+        "2 nodes hold the maximum number of pods"
     )
 
 

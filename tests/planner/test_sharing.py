@@ -10,8 +10,8 @@ from swell.model.cluster import Node
 from swell.model.plan import Plan, SetSlots, Snapshot, Start
 from swell.model.reason import Code
 from swell.planner.check import BrokenPlan, check_plan
-from swell.planner.explain import explain
 from swell.planner.plan import make_plan
+from swell.planner.why.explain import explain
 
 from .simulation import applied
 from .world import GIB, array, node, queued, running, world
@@ -246,12 +246,12 @@ def test_a_gpu_of_which_nobody_says_how_much_memory_it_has_is_not_shared_and_why
     assert (reason.code, reason.message, reason.next, reason.evidence["gpu_memory_unknown"]) == (
         Code.CANNOT_RUN_HERE,
         (
-            "it wants 2 CPUs, 6 GiB of one GPU's memory, but how much memory the GPUs of a have is not known: "
-            "the label nvidia.com/gpu.memory is missing there"
+            "it wants 2 CPUs, 6 GiB of one GPU's memory, but the GPU memory of a is unknown: the label "
+            "nvidia.com/gpu.memory is missing there"
         ),
         (
-            "label the nodes (`kubectl label node a nvidia.com/gpu.memory=MIB`; NVIDIA's GPU feature "
-            "discovery does it by itself), or cancel it and submit it again with whole GPUs"
+            "label the nodes (`kubectl label node a nvidia.com/gpu.memory=MIB`; NVIDIA's GPU feature discovery "
+            "sets it automatically), or cancel it and submit it again with whole GPUs"
         ),
         "a",
     )
@@ -263,7 +263,7 @@ def test_why_names_what_is_left_on_the_fullest_gpu_that_could_hold_it() -> None:
     assert code is Code.WAITING_FOR_ROOM
     assert message == (
         "it wants 1 CPU, 6 GiB of one GPU's memory; free here is 63 CPUs, 4 GiB of one GPU's memory; "
-        "the rest is held by job 1"
+        "the rest is used by job 1"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from swell.model.cluster import Node
 from swell.model.job import JobState
-from swell.model.placement import Rules
+from swell.model.placement import PlacementRules
 from swell.model.plan import JobView, Snapshot, Standing
 from swell.model.resources import Resources
 from swell.planner import Group, Shortage, find_shortages, make_plan
@@ -16,7 +16,7 @@ from swell.planner.rank import line_up
 
 from .world import array, node, queued, running, under, world
 
-SPOT = Rules(selector=(("pool", "spot"),))
+SPOT = PlacementRules(selector=(("pool", "spot"),))
 CLUSTER = {"zone": "a"}
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from swell.model.plan import Snapshot, Start, Verdict
+from swell.model.plan import JobView, Snapshot, Start, Verdict
 from swell.model.reason import Code
-from swell.planner import check_plan, make_plan
+from swell.model.training import Training
+from swell.planner import check_plan, explain, make_plan
 
-from .world import array, node, queued, running, world
+from .world import array, node, queued, running, trains, world
 
 
 def widths(snapshot: Snapshot) -> dict[int, int]:
@@ -61,7 +64,7 @@ def test_a_job_of_1_to_4_tasks_gets_as_many_as_fit():
 def test_more_tasks_may_be_on_other_machines_and_ranks_stay_together():
     now = world(node("a", cpus=3), node("b", cpus=2), queued(1, tasks="2..8"))
     (start,) = make_plan(now).actions
-    assert (start.width, [slot.node for slot in start.slots]) == (5, ["b", "b", "a", "a", "a"])
+    assert (start.width, [slot.node for slot in start.slots]) == (5, ["a", "a", "a", "b", "b"])
 
 
 def test_growing_leaves_a_reservation_alone():
@@ -86,11 +89,54 @@ def test_one_whose_end_the_first_waits_for_may_as_well_be_wide():
 
 
 def test_growing_leaves_alone_what_is_kept_for_one_whose_slots_drain():
-    """Six CPUs are free; job 2 needs four of them as soon as its two GPUs are."""
+    """Five CPUs are free; job 2 needs four of seven as soon as its two GPUs are, and the tasks on them have ended."""
     now = world(
-        node("a", cpus=8, gpus=2),
+        node("a", cpus=7, gpus=2),
         array(1, gpus=1, slots=2),
         queued(2, cpus=4, gpus=2, priority=2),
         queued(3, tasks="1..4", priority=1),
     )
-    assert widths(now) == {3: 2}
+    assert widths(now) == {3: 3}
+
+
+# -- a long job before its first start -----------------------------------------------------------------------
+
+
+def long_one(job: int, *, left: float = 100.0, lined_up_at: float = 1000.0) -> JobView:
+    """It is known to have 10,000 s of work for one GPU, and gains from a second one."""
+    known = Training(left, ((1, 1, 100.0), (2, 1, 52.0)), 30.0)
+    return replace(queued(job, tasks="1..2", gpus=1), training=known, lined_up_at=lined_up_at)
+
+
+def beside_a_short_one(waiting: JobView, now: float) -> Snapshot:
+    """One that runs on both GPUs has 200 s to go, and would have 390 s on one."""
+    short = trains(1, on="a", width=2, tasks="1..2", gpus=1, left=4.0, epoch_s=((1, 97.5), (2, 50.0)), started=1.0)
+    return world(node("a", gpus=2), short, waiting, now=now)
+
+
+def test_a_long_one_waits_a_little_instead_of_shrinking_a_short_one():
+    plan = make_plan(beside_a_short_one(long_one(2), 1010.0))
+    assert (plan.actions, plan.verdicts[2].code) == ((), Code.WAITING_FOR_ROOM)
+
+
+@pytest.mark.parametrize(("now", "widths_then"), [(1299.0, []), (1301.0, [1])])
+def test_but_no_longer_than_five_minutes(now: float, widths_then: list[int]):
+    plan = make_plan(beside_a_short_one(long_one(2), now))
+    assert [action.width for action in plan.actions if action.job == 1] == widths_then
+
+
+@pytest.mark.parametrize("change", [{"training": None}, {"used_s": 60.0}])
+def test_one_of_unknown_length_or_that_ran_before_does_not_wait(change: dict[str, object]):
+    waiting = replace(long_one(2), **change)  # type: ignore[arg-type]
+    assert [action.job for action in make_plan(beside_a_short_one(waiting, 1010.0)).actions] == [1]
+
+
+def test_it_leaves_free_room_to_one_that_is_sooner_done_and_says_why():
+    short, long = (replace(long_one(job, left=left), lined_up_at=0.0) for job, left in ((1, 1.0), (2, 90.0)))
+    snapshot = world(node("a", gpus=2), short, long, now=10.0)
+    verdict = make_plan(snapshot).verdicts[2]
+    assert (widths(snapshot), verdict.code) == ({1: 2}, Code.WAITING_FOR_SHORTER)
+    assert explain(snapshot, long, verdict).message == (
+        "it could start now with at least 1 CPU, 1 GPU, but it is long, and jobs that end sooner make better use of "
+        "the resources; it waits at most 290 s for them"
+    )

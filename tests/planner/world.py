@@ -8,11 +8,11 @@ from functools import cache
 
 from swell.model.cluster import Device, Node
 from swell.model.job import Dimension, JobState, ResizeMode
-from swell.model.placement import Rules, Taint
+from swell.model.placement import PlacementRules, Taint
 from swell.model.plan import JobView, Shape, Slot, Snapshot
-from swell.model.profile import Training
 from swell.model.quantity import parse_cpus, parse_range, parse_seconds
 from swell.model.resources import Resources
+from swell.model.training import Training
 
 GIB = 1024
 
@@ -143,7 +143,8 @@ def trains(
     resources = [resources for resources, count in held.tasks_at(width) for _ in range(count)]
     nodes = (on,) * len(resources) if isinstance(on, str) else on
     slots = tuple(Slot(rank, *place) for rank, place in enumerate(zip(nodes, resources, strict=True)))
-    training = Training(left, epoch_s, restart_s, checkpoint_at, every_s)
+    measured = tuple((known, 1, seconds) for known, seconds in epoch_s)
+    training = Training(left, measured, restart_s, checkpoint_at, every_s)
     made = JobView(job, held, priority, JobState.RUNNING, slots, started, width=width, mode=mode, training=training)
     return replace(made, wanted=wanted, yielding=yielding)
 
@@ -181,11 +182,11 @@ def _lanes(resources: Resources, at_once: int, limit: float | None) -> Shape:
 
 
 @cache
-def _with_rules(shape: Shape, rules: tuple[Rules | None, ...]) -> Shape:
+def _with_rules(shape: Shape, rules: tuple[PlacementRules | None, ...]) -> Shape:
     return replace(shape, rules=rules)
 
 
-def under(job: JobView, *rules: Rules | None) -> JobView:
+def under(job: JobView, *rules: PlacementRules | None) -> JobView:
     """The same job with rules, one for each role."""
     return replace(job, shape=_with_rules(job.shape, rules))
 

@@ -24,6 +24,7 @@ FIELDS = {
     "epochs_total",
     "epochs",
     "steps",
+    "steps_per_epoch",
     "memory_mib",
     "checkpoint",
     "metrics",
@@ -39,6 +40,8 @@ class Server:
         self.folder, self.attempt, self.token = folder, attempt, token
         self.stop_after: int | None = None
         self.yield_now = False
+        self.stop_at: tuple[int, int] | None = None
+        self.tell_step = False
         self.mode: int | str = 200  #: a status, or one of: garbage, close, hang
         self.is_slow = False  #: true: what it answers to reports is on its way, and arrives when this is false again
         self.dislikes = ""  #: a field that makes it refuse a report
@@ -83,6 +86,18 @@ class Server:
         with self.changed:
             self.stop_after, self.yield_now = stop_after, yield_now
             self.changed.notify_all()
+
+    def order_step(self, stop_at: tuple[int, int] | None = None, *, tell: bool = False) -> None:
+        """Stop at this step; or `tell`: say where you are."""
+        with self.changed:
+            self.stop_at, self.tell_step = stop_at, tell
+            self.changed.notify_all()
+
+    @property
+    def spelled(self) -> str:
+        """What is asked, as somebody who knows it says so."""
+        text = ("" if self.stop_after is None else str(self.stop_after)) + ("?" if self.tell_step else "")
+        return text if self.stop_at is None else f"{text}@{self.stop_at[0]}.{self.stop_at[1]}"
 
     def order_yield(self) -> None:
         """At once, and wait until rank 0 knows: it was listening, is answered, and asks again."""
@@ -224,11 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
             swell.polls.append(query)
             swell.changed.notify_all()
             swell.changed.wait_for(
-                lambda: (
-                    ("" if swell.stop_after is None else str(swell.stop_after)) != query["known"]
-                    or swell.yield_now
-                    or swell.mode != 200
-                ),
+                lambda: swell.spelled != query["known"] or swell.yield_now or swell.mode != 200,
                 float(query["hold_s"]),
             )
         self._answer(200, self._orders())
@@ -258,7 +269,13 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def _orders(self) -> dict[str, Any]:
-        return {"stop_after_epoch": self.server.swell.stop_after, "yield_now": self.server.swell.yield_now}
+        swell = self.server.swell
+        asked = {"stop_after_epoch": swell.stop_after, "yield_now": swell.yield_now}
+        return {
+            **asked,
+            "tell_step": swell.tell_step,
+            "stop_at_step": None if swell.stop_at is None else [*swell.stop_at],
+        }
 
     def _answer(self, status: int, document: dict[str, Any]) -> None:
         body = json.dumps(document).encode()

@@ -125,7 +125,7 @@ def test_a_file_that_is_not_there_is_not_made(
     run.durable(1)
     run.finish()
     assert not (tmp_path / "nothing").exists()
-    assert "cannot leave the last report" in capfd.readouterr().err
+    assert "cannot write the last report" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("hasty")

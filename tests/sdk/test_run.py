@@ -313,7 +313,7 @@ def test_outside_swell_epochs_without_a_number_are_refused_before_the_first_inst
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = Run(read_environment({}))
-    with pytest.raises(ValueError, match=r"^run\.epochs\(\) has no number of epochs, and outside Swell nobody else "):
+    with pytest.raises(ValueError, match=r"^run\.epochs\(\) has no number of epochs, and outside Swell none is "):
         run.epochs()
     assert list(run.epochs(2)) == [0, 1]
     assert list(Run(read_environment({"EPOCHS_TO_BE_DONE": "1"})).epochs()) == [0]

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from swell_sdk import Run, read_environment
+from swell_sdk.checkpoints import Checkpoints, Found
+from swell_sdk.news import Checkpoint
 
 from .scripts import Script
 from .server import Server, serving, wait_until
@@ -244,6 +246,33 @@ def test_a_note_goes_when_its_checkpoint_has_been_delivered(
     assert ".unreported-12.3.json" in names(folder)
     server.set_mode(200)
     wait_until(lambda: names(folder) == ["attempt-3-epoch-1"], "the note to go")
+
+
+def test_a_note_is_of_the_latest_checkpoint_although_the_report_of_an_earlier_one_fails_after_it(folder: Path) -> None:
+    """A cable was pulled: after ten seconds the report of epoch 6 failed, its note took the place of that of epoch 137,
+    and the next attempt did 131 epochs again.
+    """
+    checkpoints = Checkpoints(str(folder), attempt=3, attempt_id="12.3")
+    for epochs in (6, 137):
+        path = checkpoints.write(write, epochs_done=epochs, suffix="")
+        assert path is not None
+        checkpoints.note(Checkpoint(epochs, path.name, at=1.0))
+    checkpoints.note(Checkpoint(6, "attempt-3-epoch-6", at=1.0))
+    found = Checkpoints(str(folder), attempt=4, attempt_id="12.4").find(6)
+    assert found == Found(137, str(folder / "attempt-3-epoch-137"))
+
+
+def test_what_a_stale_copy_notes_after_the_next_attempt_has_saved_counts_for_nothing(
+    server: Server, folder: Path
+) -> None:
+    """A machine that was suspended wakes up while the job trains elsewhere, and its copy saves once more."""
+    for attempt, epochs in ((1, 30), (2, 10), (2, 11)):
+        write(str(folder / f"attempt-{attempt}-epoch-{epochs}"))
+        note = {"epochs_done": epochs, "path": f"attempt-{attempt}-epoch-{epochs}", "at": 1.0}
+        (folder / f".unreported-12.{attempt}.json").write_text(json.dumps(note))
+    run = Run(read_environment(server.environ(EPOCHS_DONE="10", SWELL_CHECKPOINT="attempt-2-epoch-10")))
+    assert (run.epochs_done, run.checkpoint_path) == (11, str(folder / "attempt-2-epoch-11"))
+    run.close()
 
 
 def test_a_folder_that_cannot_be_used_costs_the_checkpoint_and_nothing_else(

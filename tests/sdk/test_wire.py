@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engines.kubernetes.certificates import self_signed
+from swell_sdk.orders import Asked
 from swell_sdk.wire import Answer, Verdict, Wire
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 23\r\n\r\n{"stop_after_epoch": 4}'
@@ -35,7 +36,7 @@ def test_a_report_goes_through_the_socket_where_there_is_one(tmp_path: Path) -> 
         wire = Wire("http://127.0.0.1:9", token="secret", attempt_id="7.1", socket_path=str(tmp_path / "jobs.sock"))
         answer = wire.send_report({}, within_s=5)
         server.join()
-    assert answer == Answer(Verdict.TAKEN, stop_after_epoch=4)
+    assert answer == Answer(Verdict.TAKEN, Asked(stop_after_epoch=4))
     head = asked[0].split(b"\r\n")
     assert head[0] == b"POST /api/v1/attempts/7.1/report HTTP/1.1"
     assert b"Authorization: Bearer secret" in head
@@ -76,9 +77,9 @@ def test_over_tls_a_token_goes_only_to_the_server_whose_certificate_was_named(tm
         wire.close()
         server.join()
     if is_it:
-        assert answer == Answer(Verdict.TAKEN, stop_after_epoch=4)
+        assert answer == Answer(Verdict.TAKEN, Asked(stop_after_epoch=4))
         assert b"Bearer secret" in asked[0]
     else:
         assert answer.verdict is Verdict.AWAY
-        assert "another than SWELL_URL_FINGERPRINT says" in answer.reason
+        assert "does not match SWELL_URL_FINGERPRINT" in answer.reason
         assert asked == [b""]

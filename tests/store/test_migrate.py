@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 
@@ -16,6 +17,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from store.jobs import accept
 from swell.errors import Rejected, Unavailable
+from swell.model.attempt import Failure, Stopping
+from swell.model.reason import Code
 from swell.store import open_store
 from swell.store.migrate import HEAD, VERSIONS, back_up
 from swell.store.tables import metadata
@@ -77,6 +80,20 @@ def test_the_code_knows_the_newest_migration_and_there_is_one_line_of_them():
         assert ScriptDirectory.from_config(config(connection)).get_heads() == [HEAD]
 
 
+def test_a_new_database_is_what_the_migrations_would_have_built(tmp_path, clock):
+    open_store(tmp_path / "new.db", clock).close()
+    with create_engine(f"sqlite:///{tmp_path}/migrated.db").begin() as connection:
+        command.upgrade(config(connection), "head")
+        migrated = reflected(connection)
+    with create_engine(f"sqlite:///{tmp_path}/new.db").begin() as connection:
+        assert reflected(connection) == migrated
+        query = "SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%' ORDER BY name"
+        assert [row[0] for row in connection.exec_driver_sql(query)] == ["event", "job"]
+        command.downgrade(config(connection), "base")
+        command.upgrade(config(connection), "head")
+        assert reflected(connection) == migrated
+
+
 def test_opening_makes_the_newest_schema_and_opening_again_leaves_it(tmp_path, clock):
     for _ in range(2):
         open_store(tmp_path / "swell.db", clock).close()
@@ -95,6 +112,51 @@ def test_jobs_of_before_manifests_were_kept_have_none(tmp_path, clock):
     found = store.job(job)
     store.close()
     assert (found.name, found.manifest, found.unplaced, found.problem) == ("a", "", 0, "")
+
+
+OPEN_ATTEMPT = "INSERT INTO attempt (job_id, number, width, slots, revision, created_at, placements)"
+OVERRUN = {"job": 2, "reserved_mib": 512, "used_mib": 600, "needs_mib": 896}
+
+
+def test_a_job_that_was_being_stopped_by_what_its_evidence_said_still_is(tmp_path, clock):
+    path = tmp_path / "swell.db"
+    store = open_store(path, clock)
+    jobs = accept(store, "cancelled", "overrun", "of-old")
+    store.close()
+    told = (
+        {"cause": "cancelled by ann", "grace_s": 3.0, "cancelled": "ann"},
+        {"cause": "too much", "grace_s": 30.0, "cancelled": None, "fails": "GpuMemoryOverrun", **OVERRUN},
+        {},
+    )
+    with create_engine(f"sqlite:///{path}").begin() as connection:
+        command.downgrade(config(connection), "0007")
+        for job, evidence in zip(jobs, told, strict=True):
+            stopping = "UPDATE job SET state = 'stopping', reason_code = 'Stopping', reason_evidence = ? WHERE id = ?"
+            connection.exec_driver_sql(stopping, (json.dumps(evidence), job))
+            connection.exec_driver_sql(f"{OPEN_ATTEMPT} VALUES (?, 1, 1, '[]', 1, 1.0, '[]')", (job,))
+    store = open_store(path, clock)
+    found = [attempt.stopping for attempt in store.open_attempts()]
+    store.close()
+    assert found == [
+        Stopping("cancelled by ann", 3.0, "ann"),
+        Stopping("too much", 30.0, None, Failure(Code.GPU_MEMORY_OVERRUN, OVERRUN)),
+        Stopping("", 30.0),
+    ]
+
+
+def test_a_job_that_was_given_up_says_by_whom_in_its_own_column(tmp_path, clock):
+    path = tmp_path / "swell.db"
+    store = open_store(path, clock)
+    [job] = accept(store, "a")
+    store.close()
+    with create_engine(f"sqlite:///{path}").begin() as connection:
+        command.downgrade(config(connection), "0007")
+        ended = "UPDATE job SET state = 'cancelled', reason_code = 'Cancelled', reason_evidence = ?"
+        connection.exec_driver_sql(ended, (json.dumps({"by": "another scheduler"}),))
+    store = open_store(path, clock)
+    found = store.job(job)
+    store.close()
+    assert found.cancel_requested_by == "another scheduler"
 
 
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path, clock):

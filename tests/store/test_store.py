@@ -7,20 +7,24 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from store.jobs import accept, end, new_job
 from swell.errors import Conflict, NotFound, TooMany
+from swell.model.identity import Identity
 from swell.model.job import JobState
 from swell.model.plan import Slot
 from swell.model.quota import Quota
 from swell.model.reason import Code
 from swell.model.resources import Resources
-from swell.store import AttemptRecord, Changes, EventRecord, Outline, TaskRecord, open_store
+from swell.store import Acceptance, AttemptRecord, Changes, EventRecord, JobStatus, Outline, TaskRecord, open_store
+from swell.store.writer import Work, Writer
 
 
 def rows(tmp_path, query: str) -> list[Any]:
@@ -39,10 +43,18 @@ def test_who_cancels_a_job_that_waits_has_room_for_another_at_once(store):
     [first, _] = accept(store, "a", "b")
     more = [new_job("c")]
     with pytest.raises(TooMany):
-        store.accept(more, quota=Quota(queued=2)).result()
+        store.accept(more, Acceptance(quota=Quota(queued=2))).result()
     store.request_cancel([first], by="ann", grace_s=None).result()
-    [third] = store.accept(more, quota=Quota(queued=2)).result()
+    [third] = store.accept(more, Acceptance(quota=Quota(queued=2))).result()
     assert [store.job(job).state for job in (first, third.id)] == [JobState.QUEUED, JobState.QUEUED]
+
+
+def test_who_submitted_a_job_to_a_cluster_is_known_with_all_that_names_them(store):
+    eva = Identity("eva", ("ml", "system:authenticated"), "u-1", (("scopes", ("user:full", "user:info")),))
+    new = [replace(new_job("hers"), identity=eva), new_job("somebodys")]
+    accepted = store.accept(new).result()
+    stored = [store.job(one.id) for one in accepted]
+    assert [one.submitter for one in (*accepted, *stored)] == [eva, None] * 2
 
 
 def test_an_accepted_job_survives_kill_9(tmp_path):
@@ -81,38 +93,38 @@ def test_what_is_accepted_is_returned_as_it_is_stored(store, clock):
 def test_several_jobs_are_accepted_all_or_none(store, tmp_path):
     broken = replace(new_job("b"), environment={"A": object()})
     with pytest.raises(TypeError):
-        store.accept([new_job("a"), broken], key="k", digest="d").result()
+        store.accept([new_job("a"), broken], Acceptance(key="k", digest="d")).result()
     assert rows(tmp_path, "SELECT count(*) FROM job UNION ALL SELECT count(*) FROM event") == [(0,), (0,)]
     assert rows(tmp_path, "SELECT count(*) FROM idempotency") == [(0,)]
     assert accept(store, "c") == [1]
 
 
 def test_the_same_key_again_answers_with_the_jobs_of_the_first_time(store, tmp_path):
-    first = store.accept([new_job("a"), new_job("b")], key="k", digest="d").result()
-    again = store.accept([new_job("a"), new_job("b")], key="k", digest="d").result()
+    first = store.accept([new_job("a"), new_job("b")], Acceptance(key="k", digest="d")).result()
+    again = store.accept([new_job("a"), new_job("b")], Acceptance(key="k", digest="d")).result()
     assert again == first
     assert rows(tmp_path, "SELECT count(*) FROM job") == [(2,)]
 
 
 def test_the_same_key_waiting_for_the_same_commit_is_still_one_job(store, tmp_path):
-    futures = [store.accept([new_job("a")], key="k", digest="d") for _ in range(20)]
+    futures = [store.accept([new_job("a")], Acceptance(key="k", digest="d")) for _ in range(20)]
     assert {job.id for future in futures for job in future.result()} == {1}
     assert rows(tmp_path, "SELECT count(*) FROM job") == [(1,)]
 
 
 def test_a_key_used_for_something_else_is_a_conflict_and_changes_nothing(store, tmp_path):
-    store.accept([new_job("a")], key="k", digest="d").result()
+    store.accept([new_job("a")], Acceptance(key="k", digest="d")).result()
     with pytest.raises(Conflict, match="the idempotency key 'k' was already used for another submission; use a new"):
-        store.accept([new_job("b")], key="k", digest="e").result()
+        store.accept([new_job("b")], Acceptance(key="k", digest="e")).result()
     assert rows(tmp_path, "SELECT name FROM job") == [("a",)]
 
 
 def test_a_key_whose_jobs_were_deleted_does_not_run_them_again(store):
-    [job] = store.accept([new_job("a")], key="k", digest="d").result()
+    [job] = store.accept([new_job("a")], Acceptance(key="k", digest="d")).result()
     end(store, job.id, at=5.0)
     store.forget([job.id], by="ann").result()
-    with pytest.raises(Conflict, match="the jobs of the idempotency key 'k' have been deleted"):
-        store.accept([new_job("a")], key="k", digest="d").result()
+    with pytest.raises(Conflict, match="the idempotency key 'k' stands for jobs that have been deleted"):
+        store.accept([new_job("a")], Acceptance(key="k", digest="d")).result()
 
 
 def test_of_many_under_keys_of_their_own_those_that_came_before_are_the_same_and_the_others_new(store):
@@ -287,9 +299,9 @@ def test_retention_finds_what_ended_before_a_moment_oldest_first_and_no_more_tha
 
 
 def test_old_events_and_keys_go_when_their_time_has_come(store, clock, tmp_path):
-    store.accept([new_job("a")], key="old", digest="d").result()
+    store.accept([new_job("a")], Acceptance(key="old", digest="d")).result()
     clock.time += 100
-    store.accept([new_job("b")], key="new", digest="d").result()
+    store.accept([new_job("b")], Acceptance(key="new", digest="d")).result()
     store.forget_events(clock.time - 50).result()
     assert [event.job_id for event in store.events()] == [2]
     assert rows(tmp_path, "SELECT key FROM idempotency") == [("new",)]
@@ -333,3 +345,40 @@ def test_outlines_say_how_active_jobs_stand(store, clock):
         Outline(running, JobState.RUNNING, None, 4, 2),
     ]
     assert Outline.of(store.job(running)) == Outline(running, JobState.RUNNING, None, 4, 2)
+
+
+#: of each type a value that no new job has
+ODD = {"int": 3, "float": 2.5, "str": "odd", "JobState": JobState.RUNNING, "Code": Code.STARTING}
+ODD |= {"Evidence": {"nodes": "n1"}, "tuple[str, ...]": ("n1", "n2")}
+
+
+def test_every_field_of_a_jobs_status_is_stored_and_read_again(store):
+    """Whoever adds a column adds a field, the table's column and a migration, and nothing else."""
+    [job] = accept(store, "a")
+    status = JobStatus(**{one.name: ODD[str(one.type).removesuffix(" | None")] for one in fields(JobStatus)})
+    store.record(Changes(jobs={job: status.columns()})).result()
+    assert JobStatus.of(store.job(job)) == status
+
+
+def test_what_is_small_waits_for_one_large_piece_of_work_at_the_most(tmp_path):
+    """Submissions of a thousand jobs gathered in one commit, and everybody's `swell run` waited for all of them."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'db'}")
+    begun, go_on, written = threading.Event(), threading.Event(), []
+
+    def first(_: object) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    def writing(name: str) -> Work:
+        return lambda _: written.append(name)
+
+    writer = Writer(engine, lambda _: written.append("commit"))
+    futures = [writer.submit(first)]
+    assert begun.wait(60)
+    for number in range(2):
+        futures.append(writer.submit(writing(f"large {number}"), rows=1000))
+        futures.append(writer.submit(writing(f"small {number}")))
+    go_on.set()
+    writer.close()
+    assert all(future.done() for future in futures)
+    assert written == ["commit", "large 0", "commit", "small 0", "small 1", "commit", "large 1", "commit"]

@@ -123,7 +123,7 @@ def test_a_full_disk_is_told_to_everybody_in_the_batch_and_leaves_nothing(bench,
         assert isinstance(problem, Unavailable)
         assert str(problem) == (
             f"nothing was changed: the state folder {tmp_path} cannot be written: its disk is full; "
-            "free some space, or name another with --state"
+            "free some space, or name another folder with --state"
         )
     assert bench.numbers() == [1]
 

@@ -38,24 +38,36 @@ def test_dies_once():
 """
 
 
+ENVIRONMENT = """
+import os
+
+def test_has_what_a_shell_has():
+    assert not {name for name in os.environ if name.startswith(("PYTHONUNB", "PYTHONDONT"))}
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project with this runner and no tests yet."""
     (tmp_path / "tools").mkdir()
     (tmp_path / "tests").mkdir()
     shutil.copy(TOOL, tmp_path / "tools")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    cluster\n    soak\n")
+    markers = "[pytest]\nmarkers =\n    slow\n    cluster\n    soak\n"
+    (tmp_path / "pytest.ini").write_text(f"{markers}addopts = -p xdist.plugin\n")
     return tmp_path
 
 
-def run(project: Path, *, flakes: Path | None = None, **files: str) -> tuple[int, list[str]]:
+def run(
+    project: Path, *, flakes: Path | None = None, env: dict[str, str] | None = None, **files: str
+) -> tuple[int, list[str]]:
     """The exit code, and the lines that tell of flakes."""
     for name, text in files.items():
         (project / "tests" / f"test_{name}.py").write_text(text)
     own = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "FLAKES"))}
+    own["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # other plugins take most of the time of so small a project
     done = subprocess.run(
-        [sys.executable, str(project / "tools" / "run_tests.py"), "local"],
-        env=own if flakes is None else {**own, "FLAKES": str(flakes)},
+        [sys.executable, str(project / "tools" / "run_tests.py"), "fast"],
+        env={**own, **({} if flakes is None else {"FLAKES": str(flakes)}), **(env or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -80,6 +92,12 @@ def test_a_test_that_ends_its_process_is_run_again_too(project: Path):
     assert run(project, good=PASSES, dying=DIES) == (0, ["FLAKE: tests/test_dying.py::test_dies_once"])
 
 
+def test_what_a_dead_process_had_not_run_is_run_by_the_others(project: Path):
+    """A test that ended its process left the others waiting for ever: they were handed files that it had finished."""
+    many = {f"good_{n}": PASSES for n in range(40)}
+    assert run(project, **many, zz_dying=DIES + PASSES) == (0, ["FLAKE: tests/test_zz_dying.py::test_dies_once"])
+
+
 def test_a_flake_does_not_hide_a_failure(project: Path):
     assert run(project, odd=FLAKY.format(n=1), bad=FAILS) == (1, ["FLAKE: tests/test_odd.py::test_flaky_1"])
 
@@ -102,3 +120,10 @@ def test_flakes_of_several_calls_are_counted_together(project: Path):
 
 def test_a_file_that_cannot_be_read_as_tests_fails_the_run(project: Path):
     assert run(project, good=PASSES, broken="import nothing_of_that_name\n") == (1, [])
+
+
+def test_tests_see_no_variable_that_hides_what_a_user_sees(project: Path):
+    assert run(project, env={"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}, environment=ENVIRONMENT) == (
+        0,
+        [],
+    )

@@ -16,7 +16,7 @@ import pytest
 
 from swell.worker import cgroups, devicefilter
 from swell.worker.cgroups import Base, Groups, Hierarchy
-from swell.worker.limits import Limits, killed_for_memory, make_groups, processes_max, shares_of, weight_of
+from swell.worker.limits import TaskLimits, killed_for_memory, make_groups, processes_max, shares_of, weight_of
 
 MAJOR = 195  # of NVIDIA's GPUs; there is no driver here, so one that may be opened has no such device behind it
 ALLOWED, DENIED = "No such device or address", "Operation not permitted"
@@ -51,14 +51,14 @@ def test_with_version_2_there_is_one_and_systemd_may_have_put_us_beside_our_task
 def test_what_is_limited_in_version_2_is_written_as_its_kernel_reads_it(tmp_path: Path) -> None:
     """This machine's controllers are of version 1, so the files are only looked at."""
     base = Base(tmp_path, 2, "/swell-x", frozenset({"memory", "pids", "cpu"}))
-    files = ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.weight")
+    files = ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.weight", "cpu.max")
     (tmp_path / "1.1.0").mkdir()
     for name in files:
         (tmp_path / "1.1.0" / name).touch()
     groups = Groups((base,))
-    assert make_groups(groups, "1.1.0", Limits(100, 64, 2000)) == (tmp_path / "1.1.0",)
+    assert make_groups(groups, "1.1.0", TaskLimits(100, 64, 2000, 500)) == (tmp_path / "1.1.0",)
     written = [(tmp_path / "1.1.0" / name).read_text() for name in files]
-    assert written == [str(64 << 20), "0", "1", "100", "79"]
+    assert written == [str(64 << 20), "0", "1", "100", "79", "50000 100000"]
     (tmp_path / "1.1.0/memory.events").write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 1\noom_group_kill 0\n")
     assert killed_for_memory(groups, "1.1.0") == 64
     (tmp_path / "1.1.0/memory.peak").write_text(f"{60 << 20}\n")
@@ -107,7 +107,7 @@ def need(groups: Groups, limit: str) -> None:
 
 def test_what_takes_more_memory_than_its_limit_is_killed_and_known_to_be(groups: Groups) -> None:
     need(groups, "memory")
-    inside = make_groups(groups, "1.1.0", Limits(1000, 64))
+    inside = make_groups(groups, "1.1.0", TaskLimits(1000, 64))
     done = run_in(inside, "exec python3 -c 'bytearray(200 << 20)'")
     assert done.returncode == -9
     assert killed_for_memory(groups, "1.1.0") == 64
@@ -115,14 +115,14 @@ def test_what_takes_more_memory_than_its_limit_is_killed_and_known_to_be(groups:
 
 
 def test_what_stays_below_its_limit_is_left_alone(groups: Groups) -> None:
-    inside = make_groups(groups, "1.1.0", Limits(1000, 256))
+    inside = make_groups(groups, "1.1.0", TaskLimits(1000, 256))
     assert run_in(inside, "exec python3 -c 'bytearray(64 << 20)'").returncode == 0
     assert killed_for_memory(groups, "1.1.0") is None
 
 
 def test_a_fork_bomb_ends_at_the_limit(groups: Groups) -> None:
     need(groups, "pids")
-    inside = make_groups(groups, "1.1.0", Limits(20))
+    inside = make_groups(groups, "1.1.0", TaskLimits(20))
     script = "for n in $(seq 60); do sleep 5 & done; wait"
     done = run_in(inside, script)
     assert "Cannot fork" in done.stderr
@@ -139,9 +139,18 @@ def until_empty(groups: Groups) -> None:
         time.sleep(0.01)
 
 
+def test_what_has_a_limit_of_cpus_uses_no_more_where_more_are_free(groups: Groups) -> None:
+    """A fifth of a CPU: half a second of CPU time takes two seconds at the least."""
+    need(groups, "cpu")
+    inside = make_groups(groups, "1.1.0", TaskLimits(100, 0, 100, 200))
+    began = time.monotonic()
+    done = run_in(inside, "exec python3 -c 'import time\nwhile time.process_time() < 0.5: pass'")
+    assert (done.returncode, time.monotonic() - began > 1.5) == (0, True)
+
+
 def test_its_share_of_the_cpus_is_written_down(groups: Groups) -> None:
     need(groups, "cpu")
-    make_groups(groups, "1.1.0", Limits(100, 0, 2500))
+    make_groups(groups, "1.1.0", TaskLimits(100, 0, 2500))
     base = groups.limiting("cpu")
     assert base is not None
     if base.version == 1:
@@ -164,7 +173,7 @@ def opened(folders: tuple[Path, ...], files: Path) -> list[str]:
 
 def test_gpus_that_are_not_its_own_cannot_be_opened(groups: Groups, device_files: Path) -> None:
     need(groups, "devices")
-    inside = make_groups(groups, "1.1.0", Limits(100, denied=((MAJOR, 1), (MAJOR, 3))))
+    inside = make_groups(groups, "1.1.0", TaskLimits(100, denied=((MAJOR, 1), (MAJOR, 3))))
     assert opened(inside, device_files) == [ALLOWED, DENIED, ALLOWED, DENIED]
     assert opened((), device_files) == [ALLOWED] * 4
 
@@ -220,3 +229,10 @@ def answer(program: bytes, kind: int, major: int, minor: int) -> int:
         else:
             assert code == 0x95
             return registers[0]
+
+
+def test_only_one_function_makes_groups_and_it_always_limits_processes() -> None:
+    """A notice's control group was made by hand, and had no limits."""
+    root = Path(cgroups.__file__).parent.parent
+    makers = [str(path.relative_to(root)) for path in root.rglob("*.py") if "cgroups.make(" in path.read_text()]
+    assert makers == ["worker/limits.py"]

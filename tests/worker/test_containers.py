@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from swell.worker.containers import (
     Runtime,
     client_variables,
     inside_variables,
+    needs_socket,
     remove_words,
     render_keeper_command,
     render_run,
@@ -28,9 +30,7 @@ from swell.worker.runtimes import advice, failure_text, find_runtime, for_users,
 PODMAN = Runtime(("/usr/bin/podman", "--runtime", "runc"), ("--ulimit", "nofile=20000:20000"))
 DOCKER = Runtime(("/usr/bin/docker",))
 PLAIN = Container("docker.io/library/python:3.12")
-OUTSIDE = Outside(
-    "/home/ann/run", "/state/checkpoints/7", "/state/tasks/7.1/token", "/state/sockets", ("/lib/swell_sdk",)
-)
+OUTSIDE = Outside("/home/ann/run", "/state/checkpoints/7", "/state/tasks/7.1/token", packages=("/lib/swell_sdk",))
 SAFE = ("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--security-opt", "label=disable")
 NAMED = ("--name", "swell-0a1b2c3d-7.1-0", "--label", "swell.attempt=0a1b2c3d4e/7.1")
 OURS = (
@@ -96,14 +96,36 @@ def test_gpus_are_given_by_uuid(runtime: Runtime, expected: tuple[str, ...]) -> 
 
 
 @pytest.mark.parametrize("runtime", [PODMAN, DOCKER])
-def test_with_ports_it_has_a_network_of_its_own_and_the_socket(runtime: Runtime) -> None:
+def test_with_ports_it_has_a_network_of_its_own(runtime: Runtime) -> None:
     given = words(runtime, Container("image", ports=((8888, 80), (6006, 6006))))
     assert "host" not in given[given.index("--workdir") :]
     assert given[given.index("--sysctl") :][:6] == (
         *("--sysctl", "net.ipv4.ip_unprivileged_port_start=0"),
         *("--publish", "8888:80", "--publish", "6006:6006"),
     )
-    assert "/state/sockets:/swell/run:ro" in given
+
+
+@pytest.mark.parametrize("runtime", [PODMAN, DOCKER])
+def test_the_folder_of_the_socket_is_mounted_where_one_is_to_be_used(runtime: Runtime) -> None:
+    given = words(runtime, outside=replace(OUTSIDE, sockets="/state/sockets"))
+    assert given[given.index("/state/sockets:/swell/run:ro") - 1] == "--volume"
+    assert "/swell/run" not in " ".join(words(runtime))
+
+
+@pytest.mark.parametrize(
+    ("container", "variables", "expected"),
+    [
+        (PLAIN, {}, False),  # a box server's: its port is root's
+        (PLAIN, {"SWELL_JOBS_SOCKET": "/state/sockets/jobs.sock"}, True),
+        (Container("image", ports=((1, 2),)), {}, True),
+    ],
+)
+def test_a_container_reports_through_the_socket_when_it_is_told_to_or_reaches_no_port(
+    container: Container, variables: dict[str, str], expected: bool
+) -> None:
+    assert needs_socket(variables, container) == expected
+    told = inside_variables(variables, container, ()).get("SWELL_JOBS_SOCKET")
+    assert told == ("/swell/run/jobs.sock" if expected else None)
 
 
 def test_what_the_job_mounts_comes_first_and_hides_what_it_covers() -> None:
@@ -296,6 +318,7 @@ def test_what_the_engine_says_beside_its_lines_is_left_out() -> None:
         ((), {}, None),
         (("podman", "docker"), {"container_command": "docker --context lab"}, ("docker", "--context", "lab")),
         (("docker",), {"container_command": "podman"}, None),
+        (("docker", "nerdctl"), {"container_command": "nerdctl"}, None),
     ],
 )
 def test_podman_goes_before_docker_unless_told_otherwise(
@@ -305,7 +328,7 @@ def test_podman_goes_before_docker_unless_told_otherwise(
         (tmp_path / program).write_text("#!/bin/sh\n")
         (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = find_runtime({**config, "container_options": "--ulimit 'a b'"})
+    found = find_runtime(config.get("container_command"), "--ulimit 'a b'")
     if expected is None:
         assert found is None
     else:

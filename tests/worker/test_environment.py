@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
-from swell.model.job import AttemptId
-from swell.model.launch import Lane, Launch, LaunchRole
-from swell.model.numbered import Numbered
-from swell.model.task_environment import OF_ONE_RANK, Ranks
-from swell.worker.environment import run_variables, task_variables
+import pytest
+
+from swell.model.cluster import BackendJob
+from swell.model.job import AttemptId, Numbered
+from swell.model.launch import Lane, Launch, LaunchRole, Rendezvous
+from swell.model.task_environment import OF_ONE_RANK, TF_TASKS_MAX, Ranks
+from swell.worker.environment import (
+    CA_CHARACTERS_MAX,
+    ServerSeen,
+    image_variables,
+    read_ca,
+    run_variables,
+    task_variables,
+    with_image,
+)
 
 LAUNCH = Launch(
     attempt=AttemptId(7, 2),
@@ -20,7 +31,7 @@ LAUNCH = Launch(
     roles=(LaunchRole(("true",)),),
     workdir="/",
     umask=0o022,
-    environment="e",
+    environment="e" * 64,
     env=(("MINE", "1"),),
     own=(("SWELL_TOKEN", "own"), ("EPOCHS_DONE", "3")),
     lanes=(Lane(0, ("sim-0",)), Lane(1, ("sim-1",))),
@@ -56,6 +67,54 @@ def test_every_rank_is_told_where_the_others_are_and_what_it_holds():
     }
     assert (found["RANK"], found["NUM_GPUS"], found["CUDA_VISIBLE_DEVICES"]) == ("1", "1", "sim-1")
     assert (found["JOB_RESTARTED"], found["EPOCHS_DONE"]) == ("TRUE", "3")
+
+
+def test_ranks_on_two_machines_are_told_one_place_to_meet_and_where_each_of_them_is():
+    meeting = Rendezvous(4100, ("10.0.0.1", "10.0.0.2"), (0, 0, 1))
+    launch = replace(LAUNCH, node="b", nodes=("a", "b"), world_size=3, lanes=(Lane(2, ()),), rendezvous=meeting)
+    found = task_variables(shared(launch), launch, LaunchRole(()), index=2, local_rank=0, devices=())
+    names = ("MASTER_ADDR", "MASTER_PORT", "SWELL_HOSTS", "NODELIST", "NODE_RANK", "NUM_NODES", "RANK", "LOCAL_RANK")
+    assert [found[name] for name in names] == ["10.0.0.1", "4100", "10.0.0.1:2,10.0.0.2:1", "a,b", "1", "2", "2", "0"]
+    workers = ["10.0.0.1:4100", "10.0.0.1:4101", "10.0.0.2:4102"]
+    assert json.loads(found["TF_CONFIG"])["cluster"] == {"worker": workers}
+
+
+def test_the_number_of_an_ipv6_host_stands_in_brackets_before_a_colon():
+    meeting = Rendezvous(4100, ("fd00::1", "fd00::2"), (0, 1))
+    launch = replace(LAUNCH, node="b", nodes=("a", "b"), world_size=2, lanes=(Lane(1, ()),), rendezvous=meeting)
+    found = task_variables(shared(launch), launch, LaunchRole(()), index=1, local_rank=0, devices=())
+    assert (found["MASTER_ADDR"], found["SWELL_HOSTS"]) == ("fd00::1", "[fd00::1]:1,[fd00::2]:1")
+    workers = ["[fd00::1]:4100", "[fd00::2]:4101"]
+    assert json.loads(found["TF_CONFIG"])["cluster"] == {"worker": workers}
+
+
+@pytest.mark.parametrize(("fingerprint", "trust"), [(None, {}), ("ab", {"SWELL_URL_FINGERPRINT": "ab"})])
+def test_tasks_elsewhere_are_told_how_their_worker_trusts_the_server(fingerprint, trust, tmp_path):
+    ca = tmp_path / "ca.pem"
+    ca.write_text("-----BEGIN CERTIFICATE-----\n")
+    own = {"SWELL_URL": "http://127.0.0.1:1", "SWELL_DOOR": "http://127.0.0.1:1/d/x", "SWELL_JOBS_SOCKET": "/s"}
+    seen = ServerSeen("https://box:8443", fingerprint, read_ca(ca)).variables(own)
+    assert seen == {
+        "SWELL_URL": "https://box:8443",
+        "SWELL_DOOR": "https://box:8443/d/x",
+        "SWELL_URL_CA": ca.read_text(),
+        **trust,
+    }
+
+
+def test_a_large_bundle_of_certificates_is_told_by_its_path(tmp_path):
+    ca = tmp_path / "ca.pem"
+    ca.write_text("x" * (CA_CHARACTERS_MAX + 1))
+    assert (read_ca(ca), read_ca(None)) == (str(ca), "")
+
+
+def test_a_gang_of_thousands_is_not_told_all_addresses_in_each_of_its_tasks():
+    """Of 1,500 tasks each was told 1,500: the work for a gang grew with the square of its size."""
+    launch = replace(LAUNCH, world_size=TF_TASKS_MAX + 1)
+    found = task_variables(shared(TF_CONFIG="outer"), launch, LaunchRole(()), index=1, local_rank=1, devices=())
+    assert "TF_CONFIG" not in found
+    largest = replace(LAUNCH, world_size=TF_TASKS_MAX)
+    assert "TF_CONFIG" in task_variables(shared(), largest, LaunchRole(()), index=1, local_rank=1, devices=())
 
 
 def test_the_backend_is_nccl_only_on_real_gpus():
@@ -132,3 +191,45 @@ def test_a_job_submitted_by_a_rank_of_another_launch_does_not_take_itself_for_th
     inside = replace(LAUNCH, ranks=Ranks.INSIDE)
     found = task_variables(shared(inside, **outer), inside, LaunchRole(()), index=0, local_rank=0, devices=("a", "b"))
     assert not outer.keys() & found.keys()
+
+
+IMAGE = {
+    "PATH": "/opt/conda/bin:/usr/local/bin:/usr/bin",
+    "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
+    "HOME": "/",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials/1",
+    "SWELL_WORKER_TOKEN": "swt.1.secret",
+    "HOSTNAME": "ip-10-0-0-1",
+    "RANK": "7",
+    "LANG": "C.UTF-8",
+}
+
+
+def test_a_job_on_a_worker_in_a_container_finds_the_programs_libraries_and_credentials_of_the_image() -> None:
+    """The first job of docs/pools/aws.md ended with "python: not found": PATH was that of somebody's laptop."""
+    image = image_variables(IMAGE, BackendJob("aws-batch", "1"))
+    caller = {
+        "PATH": "/mnt/shared/venv/bin:/usr/bin:/bin",
+        "HOME": "/home/nobody-here",
+        "TMPDIR": "/run/ann",
+        "LANG": "de",
+    }
+    assert with_image(caller, image) == {
+        "PATH": "/mnt/shared/venv/bin:/bin:/opt/conda/bin:/usr/local/bin:/usr/bin",
+        "LD_LIBRARY_PATH": "/usr/local/nvidia/lib64",
+        "HOME": "/",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials/1",
+        "LANG": "de",
+    }
+
+
+def test_a_folder_of_the_caller_that_is_there_in_the_container_stays(tmp_path: Path) -> None:
+    caller = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    image = image_variables(IMAGE, BackendJob("kubernetes", "1"))
+    assert with_image(caller, image).items() >= caller.items()
+
+
+@pytest.mark.parametrize("backend", [None, BackendJob("slurm", "17")])
+def test_a_worker_that_is_in_no_container_adds_nothing_to_the_callers_environment(backend: BackendJob | None) -> None:
+    caller = {"PATH": "/usr/bin", "TMPDIR": "/run/ann"}
+    assert with_image(caller, image_variables({**IMAGE, "SLURM_NTASKS": "8"}, backend)) == caller

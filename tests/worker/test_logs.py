@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from swell.engines.logfolder import LogFolder
+from swell.machine.log_limit import LogWatch
 from swell.model.job import AttemptId
-from swell.worker.logs import LogWatch
 
 ATTEMPT = AttemptId(1, 1)
 BLOCK = 4096

@@ -147,3 +147,12 @@ def test_another_stores_processes_are_never_touched(folder: Path) -> None:
     assert processes.members(None, processes.marks("another", "1.1", 0)) == []
     processes.kill(pid, processes.marks("s", "1.1", 0))
     reap(pid)
+
+
+@pytest.mark.parametrize("moment", [-1e11, -1.0, 4e9])
+def test_a_time_that_a_job_has_set_on_its_own_log_is_one_that_can_be(tmp_path, moment):
+    """A year before the first could be stored, and not shown any more."""
+    (tmp_path / "begun.4711.0").touch()
+    (tmp_path / "log").touch()
+    os.utime(tmp_path / "log", (moment, moment))
+    assert 0.0 <= tasks.inspect(tmp_path).ended_at <= time.time()

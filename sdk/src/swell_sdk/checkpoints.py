@@ -1,6 +1,7 @@
 """What lies in the job's checkpoint folder, and how does something get there whole?
 
-A checkpoint is written under a temporary name, brought to the disk, and renamed: `attempt-3-epoch-5`. So a name that
+A checkpoint is written under a temporary name, brought to the disk, and renamed: `attempt-3-epoch-5`, or inside an
+epoch `attempt-3-epoch-5-step-120`. So a name that
 can be read is a checkpoint that is whole, and a stale copy of the job can never overwrite a newer one's.
 
 Between that and the server's answer there is a note, `.unreported-12.3.json`: should this process be killed while the
@@ -21,17 +22,17 @@ import re
 import shutil
 import threading
 from pathlib import Path
-from typing import Callable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from swell_sdk.news import Checkpoint
+from swell_sdk.news import Checkpoint, Inside
 from swell_sdk.voice import say
 
-OURS = re.compile(r"attempt-(\d+)-epoch-(\d+)(?:-(\d+))?(?!\d)")
+OURS = re.compile(r"attempt-(\d+)-epoch-(\d+)(?:-step-(\d+))?(?:-(\d+))?(?!\d)")
 PARTIAL = re.compile(r"\.partial-(\d+)-")
 NOTE = re.compile(r"\.(?:un)?reported-(.*)\.json")
 
-#: attempt, epoch, and which one of that epoch: later is newer
-Age = Tuple[int, int, int]
+#: attempt, epoch, step, and which one of that step: later is newer
+Age = Tuple[int, int, int, int]
 
 
 class Found(NamedTuple):
@@ -39,6 +40,11 @@ class Found(NamedTuple):
 
     epochs_done: int
     path: Optional[str]  #: None: the job finds it by itself
+    inside: Optional[Inside] = None  #: how far into the next epoch; None: at its beginning
+
+    @property
+    def done(self) -> Tuple[int, int]:
+        return self.epochs_done, self.inside.steps_done if self.inside else 0
 
 
 class Checkpoints:
@@ -52,16 +58,19 @@ class Checkpoints:
         self._note = self.folder / f".unreported-{attempt_id}.json"
         self._known = self.folder / f".reported-{attempt_id}.json"  #: only where it may be started again
         self._noted: Optional[Checkpoint] = None  #: what our note says; None: there is none
-        self._resumed_at = -1  #: epochs of the note that this attempt resumed from; -1: of none
+        self._resumed_at = (-1, 0)  #: epochs and steps of the note that this attempt resumed from; -1: of none
         self._drafts = itertools.count(1)
         self._lock = threading.RLock()  #: of the note; held for one small file operation
 
-    def write(self, write: Callable[[str], object], *, epochs_done: int, suffix: str) -> Optional[Path]:
+    def write(
+        self, write: Callable[[str], object], *, epochs_done: int, suffix: str, steps_done: int = 0
+    ) -> Optional[Path]:
         """Where it is now, whole. None: it could not be brought to the disk, and nothing is left of it.
 
         What `write` raises is the script's own and goes through.
         """
-        partial = self._draft(f"epoch-{epochs_done}{suffix}")
+        name = f"epoch-{epochs_done}-step-{steps_done}" if steps_done else f"epoch-{epochs_done}"
+        partial = self._draft(f"{name}{suffix}")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             remove(partial)
@@ -74,9 +83,9 @@ class Checkpoints:
             remove(partial)
             raise
         try:
-            return self._place(partial, epochs_done, suffix)
+            return self._place(partial, name, suffix)
         except OSError as error:
-            say("save", f"a checkpoint of {epochs_done} epochs is lost, training goes on: {error}")
+            say("save", f"the checkpoint after {epochs_done} epochs could not be written; training continues: {error}")
             remove(partial)
             return None
 
@@ -84,13 +93,13 @@ class Checkpoints:
         """Never the same twice: a signal's handler may save while it interrupts a save."""
         return self.folder / f".partial-{self._attempt}-{os.getpid()}-{next(self._drafts)}-{name}"
 
-    def _place(self, partial: Path, epochs_done: int, suffix: str) -> Path:
+    def _place(self, partial: Path, name: str, suffix: str) -> Path:
         sync(partial)
-        final = self.folder / f"attempt-{self._attempt}-epoch-{epochs_done}{suffix}"
+        final = self.folder / f"attempt-{self._attempt}-{name}{suffix}"
         again = 1
         while final.is_dir() or (partial.is_dir() and final.exists()):  # only a file can be replaced in one step
             again += 1
-            final = self.folder / f"attempt-{self._attempt}-epoch-{epochs_done}-{again}{suffix}"
+            final = self.folder / f"attempt-{self._attempt}-{name}-{again}{suffix}"
         partial.replace(final)
         sync_folder(self.folder)
         return final
@@ -118,9 +127,9 @@ class Checkpoints:
                 remove(self.folder / name)
 
     def note(self, checkpoint: Checkpoint) -> None:
-        """Remember it until the server knows of it."""
+        """Remember it until the server knows of it, unless a later one is noted: a report may be long under way."""
         with self._lock:
-            if self._noted is checkpoint:
+            if self._noted is checkpoint or (self._noted is not None and self._noted.done > checkpoint.done):
                 return
             draft = self._draft("note")
             try:
@@ -129,7 +138,7 @@ class Checkpoints:
                 sync(draft)
                 draft.replace(self._note)
             except OSError as error:
-                say("note", f"cannot note a checkpoint that is yet to be reported: {error}")
+                say("note", f"cannot record a checkpoint that has not been reported yet: {error}")
                 return
             self._noted = checkpoint
 
@@ -139,7 +148,7 @@ class Checkpoints:
             if self._noted is checkpoint:
                 self._noted = None
                 self._put_away()
-        if checkpoint.epochs_done > self._resumed_at:
+        if checkpoint.done > self._resumed_at:
             for number, name in self._notes():
                 if number < self._attempt:
                     remove(self.folder / name)
@@ -153,17 +162,22 @@ class Checkpoints:
         try:
             self._note.replace(self._known)
         except OSError as error:
-            say("note", f"cannot note a checkpoint for a restart of this container: {error}")
+            say("note", f"cannot record a checkpoint for a restart of this container: {error}")
 
-    def find(self, epochs_done: int) -> Optional[Found]:
-        """The furthest that an earlier attempt, or this one before a restart, noted beyond `epochs_done`."""
-        found = None
-        last = self._attempt if self.may_restart else self._attempt - 1
+    def find(self, epochs_done: int, steps_done: int = 0, reported: str = "") -> Optional[Found]:
+        """The furthest that an earlier attempt, or this one before a restart, noted beyond what the server knows.
+
+        `reported`: the last checkpoint that the server knows. Notes of attempts before the one that made it are those
+        of stale copies: that attempt has seen all that were there when it began.
+        """
+        found, done = None, (epochs_done, steps_done)
+        age = read_age(reported)
+        first, last = 0 if age is None else age[0], self._attempt if self.may_restart else self._attempt - 1
         for number, name in self._notes():
-            one = self._read_note(name) if number <= last else None
-            if one is not None and one.epochs_done > epochs_done:
-                found, epochs_done = one, one.epochs_done
-                self._resumed_at = epochs_done
+            one = self._read_note(name) if first <= number <= last else None
+            if one is not None and one.done > done:
+                found, done = one, one.done
+                self._resumed_at = done
         return found
 
     def _read_note(self, name: str) -> Optional[Found]:
@@ -172,9 +186,10 @@ class Checkpoints:
             epochs_done, path = int(document["epochs_done"]), document["path"]
             if path is not None and not (self.folder / path).exists():
                 return None
+            inside = read_inside(document)
         except (OSError, ValueError, TypeError, KeyError):
             return None
-        return Found(epochs_done, None if path is None else str(self.folder / path))
+        return Found(epochs_done, None if path is None else str(self.folder / path), inside)
 
     def relative(self, path: str) -> Optional[str]:
         """How the server knows it: as seen from the folder. None: it lies elsewhere."""
@@ -209,7 +224,22 @@ class Checkpoints:
 
 def read_age(name: str) -> Optional[Age]:
     match = OURS.match(name)
-    return (int(match.group(1)), int(match.group(2)), int(match.group(3) or 1)) if match else None
+    if match is None:
+        return None
+    attempt, epoch, step, again = match.groups()
+    return int(attempt), int(epoch), int(step or 0), int(again or 1)
+
+
+def read_inside(document: Dict[str, Any]) -> Optional[Inside]:
+    """From a note. None: the checkpoint was made between epochs."""
+    if not document.get("steps_done"):
+        return None
+    total, samples = document.get("steps_total"), document.get("samples_done")
+    return Inside(
+        int(document["steps_done"]),
+        None if total is None else int(total),
+        None if samples is None else int(samples),
+    )
 
 
 def sync(path: Path) -> None:

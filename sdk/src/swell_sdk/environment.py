@@ -32,14 +32,18 @@ class Environment:
     restarted: bool
     url: str = ""  #: where to report; empty: nowhere
     fingerprint: str = ""  #: SHA-256 of the server's certificate, which nobody vouches for; empty: ask those who do
+    ca: str = ""  #: certificates in PEM that vouch for the server, or the file that has them; empty: the machine's
     token: str = field(default="", repr=False)
-    socket: str = ""  #: a Unix socket to report through instead, where the address is out of reach; empty: none
+    socket: str = ""  #: a Unix socket to report through instead of the address; empty: none
     attempt_id: str = ""  #: "12.3": the third life of job 12
     checkpoints: str = ""  #: the job's folder for checkpoints; empty: not told
     checkpoint: str = ""  #: the last one that was reported; empty: none, or the job finds it by itself
     width: int = 1  #: GPUs of the one task, or tasks
     grace_s: float = 30.0  #: between SIGTERM and SIGKILL
     epochs_done: int = 0  #: epochs that are durable
+    steps_done: int = 0  #: steps of the next epoch that are durable, as the earlier attempt counted them
+    steps_total: Optional[int] = None  #: of that epoch at the earlier attempt's width; None: not known
+    samples_done: Optional[int] = None  #: samples of that epoch that are durable; None: only steps were counted
     epochs_total: Optional[int] = None  #: None: the job's file does not say
     last_words: str = ""  #: a file in which to leave a last report that the server did not hear; empty: none
     has_launcher: bool = False  #: one of several ranks of its task, which is ended by whoever started them
@@ -83,6 +87,7 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         restarted=source.get("JOB_RESTARTED", "FALSE").upper() == "TRUE",
         url=source.get("SWELL_URL", ""),
         fingerprint=source.get("SWELL_URL_FINGERPRINT", ""),
+        ca=source.get("SWELL_URL_CA", ""),
         token=source.get("SWELL_TOKEN", ""),
         socket=source.get("SWELL_JOBS_SOCKET", ""),
         attempt_id=source.get("SWELL_ATTEMPT", ""),
@@ -91,6 +96,9 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         width=_number(source, "SWELL_WIDTH", max(num_gpus, world_size)),
         grace_s=_seconds(source, "SWELL_GRACE_S", 30.0),
         epochs_done=max(0, _number(source, "EPOCHS_DONE", 0)),
+        steps_done=max(0, _number(source, "SWELL_STEPS_DONE", 0)),
+        steps_total=_count(source, "SWELL_STEPS_TOTAL"),
+        samples_done=_count(source, "SWELL_SAMPLES_DONE"),
         epochs_total=None if epochs_total < 0 else epochs_total,
         last_words=source.get("SWELL_LAST_WORDS", ""),
         has_launcher=_has_launcher(source),
@@ -109,6 +117,12 @@ def _number(source: Mapping[str, str], name: str, default: int) -> int:
         return int(source[name])
     except (KeyError, ValueError):
         return default
+
+
+def _count(source: Mapping[str, str], name: str) -> Optional[int]:
+    """None: it is not told, or cannot be one."""
+    number = _number(source, name, -1)
+    return None if number < 0 else number
 
 
 def _seconds(source: Mapping[str, str], name: str, default: float) -> float:

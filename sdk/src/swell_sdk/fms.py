@@ -65,7 +65,7 @@ def send_put(url: str, document: Dict[str, Any]) -> None:
         status = connection.getresponse().status
         connection.close()
     except (OSError, ValueError, http.client.HTTPException) as error:
-        say("put", f"putting a checkpoint's time to {url}: {error}")
+        say("put", f"sending a checkpoint's time to {url}: {error}")
         return
     if status >= 400:
-        say("put", f"putting a checkpoint's time to {url}: it answered {status}")
+        say("put", f"sending a checkpoint's time to {url}: the server answered {status}")

@@ -40,7 +40,7 @@ class LastWords:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            say("last words", f"cannot leave the last report in {self._path}: {error}")
+            say("last words", f"cannot write the last report to {self._path}: {error}")
 
     def take_back(self) -> None:
         """The server knows it after all."""

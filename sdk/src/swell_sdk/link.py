@@ -37,6 +37,10 @@ class Link:
         """An epoch has begun. Rank 0 says so in a report, the others in what they ask."""
         (self._listener if self._reporter is None else self._reporter).bell.ring()
 
+    def ask_again(self) -> None:
+        """What this process tells with its questions has changed."""
+        self._listener.bell.ring()
+
     def flush(self, seconds: float) -> bool:
         return self._reporter is None or self._reporter.flush(seconds)
 
@@ -59,7 +63,12 @@ class Link:
 
 def _wire(told: Environment) -> Wire:
     return Wire(
-        told.url, token=told.token, attempt_id=told.attempt_id, socket_path=told.socket, fingerprint=told.fingerprint
+        told.url,
+        token=told.token,
+        attempt_id=told.attempt_id,
+        socket_path=told.socket,
+        fingerprint=told.fingerprint,
+        ca=told.ca,
     )
 
 

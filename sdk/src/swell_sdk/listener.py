@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from urllib.parse import quote
 
 from swell_sdk.backoff import Backoff
 from swell_sdk.bell import Bell
@@ -38,7 +39,7 @@ class Listener(threading.Thread):
             try:
                 pause_s = self._turn()
             except Exception as error:  # noqa: BLE001  a bug of ours must not make the job deaf
-                say("listener", f"listening failed and goes on: {type(error).__name__}: {error}")
+                say("listener", f"listening failed and is retried: {type(error).__name__}: {error}")
                 pause_s = self._backoff.draw_s()
             self._rest(pause_s)
         self._wire.close()
@@ -51,15 +52,15 @@ class Listener(threading.Thread):
 
     def _turn(self) -> float:
         """Ask once. How long to wait before the next question?"""
-        known = self._orders.stop_after_epoch
+        known = self._orders.asked
         began = time.monotonic()
-        query = f"rank={self._news.rank}&begun={self._news.begun}&known={'' if known is None else known}"
+        query = f"rank={self._news.rank}&begun={self._news.begun}&known={quote(known.known)}{self._position()}"
         answer = self._wire.ask_control(f"{query}&hold_s={HOLD_S:g}", within_s=HOLD_S + SLACK_S, unless=self.bell)
         rest_s = max(0.0, began + BETWEEN_S - time.monotonic())
         if answer.verdict is Verdict.TAKEN:
             self._backoff.reset()
-            self._orders.hear(answer.stop_after_epoch, yield_now=answer.yield_now)
-            return 0.0 if answer.stop_after_epoch != known else rest_s
+            self._orders.hear(answer.asked)
+            return 0.0 if answer.asked.known != known.known else rest_s
         if answer.verdict is Verdict.INTERRUPTED:
             return rest_s
         if answer.verdict is Verdict.OVER:
@@ -67,3 +68,11 @@ class Listener(threading.Thread):
             self._is_over = True
             return 0.0
         return self._backoff.draw_s()
+
+    def _position(self) -> str:
+        """Where this rank is, if it can stop at a step."""
+        news = self._news
+        if not news.can_stop_at_steps:
+            return ""
+        epoch, step = news.position
+        return f"&epoch={epoch}&step={step}&of={news.world_size}&step_s={news.step_mean_s:.6g}"

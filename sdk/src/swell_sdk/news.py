@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Deque, Dict, Optional, Tuple
 
+from swell_sdk.orders import Position
 from swell_sdk.voice import say
 
 EPOCHS_PER_REPORT_MAX = 200  # docs/reports.md
@@ -25,14 +26,33 @@ METRIC_NAME_MAX = 100  # characters; 50 of these stay far below the 64 KiB of a 
 
 
 @dataclass(frozen=True)
+class Inside:
+    """How far into an epoch a checkpoint was made."""
+
+    steps_done: int
+    steps_total: Optional[int] = None  #: of the whole epoch at this width; None: not known
+    samples_done: Optional[int] = None  #: by all ranks together; None: only steps are counted
+
+    def to_document(self) -> Dict[str, Any]:
+        document = {"steps_done": self.steps_done, "steps_total": self.steps_total, "samples_done": self.samples_done}
+        return {name: number for name, number in document.items() if number is not None}
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     epochs_done: int
     path: Optional[str]  #: inside the job's folder; None: the job finds it by itself
     at: float  #: unix seconds
     keep: int = 0  #: how many of ours stay once the server knows of this one; 0: not ours to remove
+    inside: Optional[Inside] = None  #: how far into the next epoch; None: at its beginning
+
+    @property
+    def done(self) -> Tuple[int, int]:
+        return self.epochs_done, self.inside.steps_done if self.inside else 0
 
     def to_document(self) -> Dict[str, Any]:
-        return {"epochs_done": self.epochs_done, "path": self.path, "at": self.at}
+        document = {"epochs_done": self.epochs_done, "path": self.path, "at": self.at}
+        return document if self.inside is None else {**document, **self.inside.to_document()}
 
 
 #: begun, epochs_done, epochs_total, yielding, ready to stop
@@ -51,6 +71,7 @@ class Report:
     checkpoint: Optional[Checkpoint] = None
     metrics: Dict[str, float] = field(default_factory=dict)
     memory_mib: Optional[float] = None
+    steps_per_epoch: Optional[int] = None  #: None: not known
 
     @property
     def is_bare(self) -> bool:
@@ -70,6 +91,8 @@ class Report:
             document["epochs"] = [list(epoch) for epoch in self.epochs]
         if self.steps_since[0]:
             document["steps"] = list(self.steps_since)
+            if self.steps_per_epoch is not None:
+                document["steps_per_epoch"] = self.steps_per_epoch
         if self.memory_mib is not None:
             document["memory_mib"] = self.memory_mib
         if self.checkpoint is not None:
@@ -80,7 +103,7 @@ class Report:
 
 
 class News:
-    def __init__(self, rank: int, epochs_done: int, epochs_total: Optional[int]) -> None:
+    def __init__(self, rank: int, epochs_done: int, epochs_total: Optional[int], world_size: int = 1) -> None:
         self.rank = rank
         self.begun = epochs_done  #: epochs begun so far, earlier attempts included
         self.epochs_done = epochs_done  #: durable or not; never goes back
@@ -89,6 +112,10 @@ class News:
         self.is_ready = False  #: to be stopped: everything is durable, and it only waits
         self.steps = 0
         self.step_seconds = 0.0
+        self.steps_per_epoch: Optional[int] = None  #: at this width; None: not known
+        self.position: Position = (epochs_done, 0)  #: replaced whole, by training
+        self.can_stop_at_steps = False  #: this rank compares its steps with what it is asked, and can save there
+        self.world_size = world_size
         # Re-entrant: a script's own signal handler may save while training is in here.
         self._lock = threading.RLock()
         self._told: Optional[Figures] = None  #: None: the server has not heard from us
@@ -102,11 +129,13 @@ class News:
     def begin_epoch(self, number: int) -> None:
         self.begun = max(self.begun, number)
 
-    def end_epoch(self, number: int, seconds: float) -> None:
+    def end_epoch(self, number: int, seconds: Optional[float]) -> None:
+        """`seconds`: of the whole epoch; None: only a part of it was done in this attempt, and nobody knows."""
         with self._lock:
             self.epochs_done = max(self.epochs_done, number)
             self.begun = max(self.begun, number)
-            self._epochs.append((number, seconds))
+            if seconds is not None:
+                self._epochs.append((number, seconds))
 
     def add_checkpoint(self, checkpoint: Checkpoint) -> None:
         """A checkpoint of n epochs says that n are done, also when the last one's body has yet to end."""
@@ -137,6 +166,11 @@ class News:
         if math.isfinite(number) and number >= 0:
             with self._lock:
                 self._memory_mib = max(number, self._memory_mib or 0.0)
+
+    @property
+    def step_mean_s(self) -> float:
+        """How long a step of this attempt takes; 0: none was timed."""
+        return self.step_seconds / self.steps if self.steps else 0.0
 
     @property
     def checkpoint(self) -> Optional[Checkpoint]:
@@ -188,6 +222,7 @@ class News:
             checkpoint=report.checkpoint,
             metrics=dict(self._metrics),
             memory_mib=self._memory_mib,
+            steps_per_epoch=self.steps_per_epoch,
         )
 
     def _forget_details(self, report: Report) -> None:

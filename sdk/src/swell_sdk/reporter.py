@@ -69,7 +69,7 @@ class Reporter(threading.Thread):
             try:
                 pause_s = self._turn()
             except Exception as error:  # noqa: BLE001  a bug of ours must not end the reports
-                say("reporter", f"reporting failed and goes on: {type(error).__name__}: {error}")
+                say("reporter", f"reporting failed and is retried: {type(error).__name__}: {error}")
                 pause_s = self._rest(self._backoff.draw_s())
         self._wire.close()
 
@@ -82,7 +82,7 @@ class Reporter(threading.Thread):
         heard = self._orders.heard
         answer = self._wire.send_report(report.to_document(), within_s=ANSWER_S)
         if answer.verdict is Verdict.TAKEN:
-            self._orders.hear(answer.stop_after_epoch, yield_now=answer.yield_now, asked_at=heard)
+            self._orders.hear(answer.asked, asked_at=heard)
         pause_s = self._hear(report, answer)
         if not self._is_over:
             self._hurry.wait(max(0.0, began + BETWEEN_S - time.monotonic()))
@@ -112,7 +112,7 @@ class Reporter(threading.Thread):
             self._on_away(checkpoint)
         if answer.verdict is Verdict.BUSY:
             return self._rest(BUSY_S)
-        say("away", f"the server does not answer, training goes on and so do we; {answer.reason}")
+        say("away", f"the server does not answer; training continues and reports are retried; {answer.reason}")
         return self._rest(self._backoff.draw_s())
 
     def _rest(self, seconds: float) -> float:

@@ -18,7 +18,7 @@ import os
 import time
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Callable, Generic, Iterable, Iterator, NoReturn, Optional, Sized, TypeVar
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, NoReturn, Optional, Sized, TypeVar
 
 from swell_sdk import signals
 from swell_sdk.checkpoints import Checkpoints
@@ -26,19 +26,28 @@ from swell_sdk.environment import Environment
 from swell_sdk.lastwords import LastWords
 from swell_sdk.link import Link, connect
 from swell_sdk.memory import peak_mib
-from swell_sdk.news import Checkpoint, News
+from swell_sdk.news import Checkpoint, Inside, News
 from swell_sdk.orders import Orders
+from swell_sdk.steps import EpochSteps, SizedSteps, Steps
 from swell_sdk.voice import say
 from swell_sdk.waiting import wait_to_be_stopped
 
 YIELDED = 75  # EX_TEMPFAIL: "run me again"
 NO_EPOCHS = (
-    "run.epochs() has no number of epochs, and outside Swell nobody else says one; write run.epochs(20), or start the "
+    "run.epochs() has no number of epochs, and outside Swell none is given; write run.epochs(20), or start the "
     "script with: swell run --epochs 20 -- python SCRIPT"
 )
 FLUSH_S = 3.0  # how long the end of a job waits for the server
 
 Item = TypeVar("Item")
+
+
+class Saving(NamedTuple):
+    """How this job saves at any step."""
+
+    write: Callable[[str], object]
+    keep: int
+    suffix: str
 
 
 class Run:
@@ -60,11 +69,14 @@ class Run:
             may_restart=told.waits_to_be_stopped,
         )
         self.checkpoint_path: Optional[str] = None  #: whole, and to be resumed from; None: there is none
-        epochs_done = self._find_checkpoint()
-        self.news = News(self.rank, epochs_done, told.epochs_total)
+        self._inside: Optional[Inside] = None  #: how far into its first epoch this attempt begins; None: not at all
+        self._first_epoch = self._find_checkpoint()
+        self.news = News(self.rank, self._first_epoch, told.epochs_total, self.world_size)
         self._epoch: Optional[int] = None  #: whose body is running; None: none
         self._epoch_began = self._step_began = perf_counter()
         self._loops = 0  #: `steps` loops under way
+        self._own: Optional[EpochSteps] = None  #: the loop that counts in the epoch under way; None: none has begun
+        self._saving: Optional[Saving] = None  #: None: nobody has said how to save at any step
         self._has_given_up = False  #: the server did not answer the last report
         self._last_words = LastWords(told.last_words, told.attempt_id)
         self.is_closed = False
@@ -76,15 +88,19 @@ class Run:
     def _find_checkpoint(self) -> int:
         """Sets `checkpoint_path`. How many epochs are durable?"""
         told = self.environment
-        self._unreported = self._checkpoints.find(told.epochs_done) if told.can_report else None
+        notes = self._checkpoints
+        self._unreported = notes.find(told.epochs_done, told.steps_done, told.checkpoint) if told.can_report else None
         if self._unreported is not None:
             self.restarted = True
             self.checkpoint_path = self._unreported.path
+            self._inside = self._unreported.inside
             return self._unreported.epochs_done
         if told.checkpoint:
             path = self._checkpoints.folder / told.checkpoint
             if os.path.exists(path):  # noqa: PTH110  a folder that may not be read is no reason to raise
                 self.checkpoint_path = str(path)
+                if told.steps_done:
+                    self._inside = Inside(told.steps_done, told.steps_total, told.samples_done)
             else:
                 say("checkpoint", f"the checkpoint {path} that was reported is not there")
         return told.epochs_done
@@ -93,7 +109,8 @@ class Run:
         if self.rank == 0 and self.environment.can_report:
             self._checkpoints.sweep()
             if self._unreported is not None:
-                self.durable(self._unreported.epochs_done, self._unreported.path)
+                found = self._unreported
+                self._announce(found.epochs_done, found.path, keep=0, inside=found.inside)
         self._link = connect(self.environment, self.news, self.orders, self._checkpoints)
 
     # What a script asks
@@ -111,6 +128,16 @@ class Run:
     @property
     def epochs_total(self) -> Optional[int]:
         return self.news.epochs_total
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch under way, or of the next one; from 0."""
+        return self.epochs_done if self._epoch is None else self._epoch
+
+    @property
+    def begun_before(self) -> Optional[Inside]:
+        """How much of that epoch earlier attempts have done; None: nothing."""
+        return self._inside if self.epoch == self._first_epoch else None
 
     def should_yield(self) -> bool:
         """Has this job been asked to end here? For long epochs: save, then `leave()`."""
@@ -143,7 +170,11 @@ class Run:
             self.end_epoch()
 
     def steps(self, iterable: Iterable[Item]) -> Iterable[Item]:
-        """The same items, timed. Has a length where the iterable has one."""
+        """The same items, timed. Has a length where the iterable has one.
+
+        In an epoch that an earlier attempt has begun, its steps are left out. A job that can save at any step
+        (`on_yield`) ends here when it was asked to stop at this step.
+        """
         return SizedSteps(self, iterable) if isinstance(iterable, Sized) else Steps(self, iterable)
 
     # What a script tells
@@ -165,6 +196,15 @@ class Run:
             return None
         self._announce(epochs_done, str(path), keep=max(1, keep))
         return str(path)
+
+    def on_yield(self, write: Callable[[str], object], *, keep: int = 2, suffix: str = "") -> None:
+        """Say how to save at any step: `write(path)` is called on rank 0 when the job is asked to stop inside an epoch.
+
+        It has to write the model as it is then. What is given to `save` need not: a script may have made a copy for it
+        at the end of an epoch, and to save that as the state of a later step would lose the steps in between.
+        """
+        self._saving = Saving(write, max(1, keep), suffix)
+        self.tell_that_it_can_stop()
 
     def metric(self, name: str, value: Any) -> None:
         """A number to be shown and kept; the newest counts. What is not finite is left out."""
@@ -208,9 +248,10 @@ class Run:
 
     def note_epoch_begun(self, epoch: int) -> None:
         self._heed_sigterm()
-        self._epoch = epoch
+        self._epoch, self._own = epoch, None
         self._epoch_began = self._step_began = perf_counter()
         self.news.begin_epoch(epoch + 1)
+        self.news.position = epoch, 0
         if self._link is not None:
             self._link.tell_begun()
 
@@ -223,14 +264,58 @@ class Run:
 
     def end_epoch(self) -> None:
         """The epoch that began last is done."""
-        epoch = self.news.epochs_done if self._epoch is None else self._epoch
+        epoch = self.epoch
         now = perf_counter()
-        self.news.end_epoch(epoch + 1, now - self._epoch_began)
+        took_s: Optional[float] = now - self._epoch_began
+        if self._own is not None:
+            took_s = self._own.whole_s(now - self._epoch_began)
+        self.news.end_epoch(epoch + 1, took_s)
         peak = peak_mib()
         if peak is not None:
             self.news.add_memory(peak)
         self._epoch, self._epoch_began = None, now
         self.tell()
+
+    def enter_steps(self, iterable: Iterable[Any]) -> Optional[EpochSteps]:
+        """A `steps` loop begins. None: it is not the epoch's own."""
+        self._loops += 1
+        if self._epoch is None or self._loops > 1 or self._own is not None:
+            return None
+        self._own = EpochSteps(self._epoch, iterable, self.begun_before)
+        self.news.steps_per_epoch = self._own.total
+        return self._own
+
+    def leave_steps(self) -> None:
+        self._loops -= 1
+
+    def stop_inside(self, own: EpochSteps) -> None:
+        """After a step: end here if that was asked, with a checkpoint of this very step.
+
+        Not after the last one: what the script does at the end of an epoch is yet to come, and it stops then.
+        """
+        if not self.news.can_stop_at_steps or own.is_over:
+            return
+        if self.orders.want_stop_at_step((own.epoch, own.done), is_alone=self.world_size == 1):
+            self._save_inside(own)
+            self.leave()
+
+    def _save_inside(self, own: EpochSteps) -> None:
+        if self.rank != 0 or self._saving is None:
+            return
+        inside, saving = own.inside(), self._saving
+        path = self._checkpoints.write(
+            saving.write, epochs_done=own.epoch, steps_done=inside.steps_done, suffix=saving.suffix
+        )
+        if path is not None:
+            self._announce(own.epoch, str(path), keep=saving.keep, inside=inside)
+
+    def tell_that_it_can_stop(self) -> None:
+        """Once it has timed a step, and can save: other ranks than 0 have nothing to save. Told with its questions."""
+        can = self.news.steps > 0 and self._own is not None and (self._saving is not None or self.rank != 0)
+        if can and not self.news.can_stop_at_steps:
+            self.news.can_stop_at_steps = True
+            if self._link is not None:
+                self._link.ask_again()
 
     def must_stop(self, epochs_total: Optional[int] = None) -> bool:
         """Was it asked to stop, and is there anything left to do? `epochs_total`: where the framework knows."""
@@ -276,7 +361,7 @@ class Run:
         self._is_silent = True
         link, self._link = self._link, None
         # Anew: a thread that is not here may have held their locks.
-        self.news = News(self.rank, self.news.epochs_done, self.news.epochs_total)
+        self.news = News(self.rank, self.news.epochs_done, self.news.epochs_total, self.world_size)
         self.orders = Orders()
         if link is not None:
             link.forget()
@@ -292,44 +377,16 @@ class Run:
             return self.epochs_done
         return self._epoch if self._loops else self._epoch + 1
 
-    def _announce(self, epochs_done: int, path: Optional[str], *, keep: int) -> None:
+    def _announce(self, epochs_done: int, path: Optional[str], *, keep: int, inside: Optional[Inside] = None) -> None:
         if self._is_silent:
             return
-        inside = None if path is None else self._checkpoints.relative(path)
-        checkpoint = Checkpoint(epochs_done, inside, time.time(), keep)
+        relative = None if path is None else self._checkpoints.relative(path)
+        checkpoint = Checkpoint(epochs_done, relative, time.time(), keep, inside)
         if self._link is None and not self.environment.can_report:
             if path is not None:
                 self._checkpoints.prune(Path(path).name, keep)
             return
-        if inside is not None or self._checkpoints.may_restart:
+        if relative is not None or self._checkpoints.may_restart:
             self._checkpoints.note(checkpoint)
         self.news.add_checkpoint(checkpoint)
         self.tell()
-
-
-class Steps(Generic[Item]):
-    """Hands items through. A step is the time from the end of the one before, so loading its data counts."""
-
-    def __init__(self, run: Run, iterable: Iterable[Item]) -> None:
-        self._run, self._iterable = run, iterable
-
-    def __iter__(self) -> Iterator[Item]:
-        run = self._run
-        news = run.news
-        run._loops += 1
-        last = perf_counter()
-        try:
-            for item in self._iterable:
-                yield item
-                now = perf_counter()
-                news.steps += 1
-                news.step_seconds += now - last
-                last = now
-        finally:
-            run._loops -= 1
-
-
-class SizedSteps(Steps[Item]):
-    def __len__(self) -> int:
-        assert isinstance(self._iterable, Sized)
-        return len(self._iterable)

@@ -53,6 +53,6 @@ def restore() -> None:
 
 def _on_sigterm(number: int, frame: Optional[FrameType]) -> None:
     if _orders is not None:
-        _orders.terminated = True
+        _orders.terminate()
     if _theirs is not None:
         _theirs(number, frame)

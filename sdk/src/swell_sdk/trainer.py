@@ -44,6 +44,6 @@ def report_save(run: Run, args: Any, state: Any) -> None:
         try:
             sync(path)
         except OSError as error:
-            say("trainer", f"the Trainer's checkpoint {path} cannot be brought to the disk: {error}")
+            say("trainer", f"the Trainer's checkpoint {path} cannot be flushed to disk: {error}")
             return
     run.durable(epochs_done(state), None if path is None else str(path))

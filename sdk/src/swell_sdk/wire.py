@@ -10,14 +10,17 @@ import encodings.idna  # noqa: F401  what `socket` imports on first use; a fork 
 import hashlib
 import http.client
 import json
+import os
 import socket
 import ssl
+import struct
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, Optional, Union
 from urllib.parse import quote, urlsplit
 
 from swell_sdk.bell import Bell
+from swell_sdk.orders import NOTHING_ASKED, Asked, Position
 
 ANSWER_BYTES_MAX = 65536
 CONNECT_S = 5.0
@@ -49,22 +52,24 @@ VERDICTS = {
 @dataclass(frozen=True)
 class Answer:
     verdict: Verdict
-    stop_after_epoch: Optional[int] = None  #: None: go on
-    yield_now: bool = False
+    asked: Asked = NOTHING_ASKED
     reason: str = ""  #: for people, where it was not taken
 
 
 class Wire:
     """To one attempt of one server. Used by one thread."""
 
-    def __init__(self, url: str, *, token: str, attempt_id: str, socket_path: str = "", fingerprint: str = "") -> None:
+    def __init__(
+        self, url: str, *, token: str, attempt_id: str, socket_path: str = "", fingerprint: str = "", ca: str = ""
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"SWELL_URL is {url!r}, not an address such as http://host:port")
         self._is_secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port
         self._fingerprint = fingerprint
-        self._socket_path = socket_path  # empty: the address is within reach
+        self._ca = ca  # PEM, or the file that has it; empty: whom the machine trusts
+        self._socket_path = socket_path  # empty: the address is asked
         self._prefix = f"{parts.path.rstrip('/')}/api/v1/attempts/{quote(attempt_id, safe='')}"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._connection: Optional[http.client.HTTPConnection] = None
@@ -127,12 +132,21 @@ class Wire:
             return UnixConnection(self._socket_path, self._host, self._port)
         if self._is_secure and self._fingerprint:
             return PinnedConnection(self._host, self._port, self._fingerprint)
-        kind = http.client.HTTPSConnection if self._is_secure else http.client.HTTPConnection
-        return kind(self._host, self._port, timeout=CONNECT_S)
+        if self._is_secure:
+            return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT_S, context=trusting(self._ca))
+        return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_S)
+
+
+def trusting(ca: str) -> ssl.SSLContext:
+    """`ca`: certificates in PEM, or the file that has them; empty: those that this machine trusts."""
+    if "-----BEGIN" in ca:
+        return ssl.create_default_context(cadata=ca)
+    return ssl.create_default_context(cafile=ca or None)
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """To the same server by a file: a container with a network of its own does not reach the machine's loopback."""
+    """To the same server by a file: where that is, nobody else can listen while the server is away. And a container
+    with a network of its own does not reach the machine's loopback."""
 
     def __init__(self, socket_path: str, host: str, port: Optional[int]) -> None:
         super().__init__(host, port, timeout=CONNECT_S)
@@ -140,8 +154,15 @@ class UnixConnection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # A listener whose queue is full refuses who does not wait, and a socket with Python's timeout does not.
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(CONNECT_S), 0))
+        folder, _, name = self._socket_path.rpartition("/")
+        opened = os.open(folder or "/", os.O_PATH | os.O_DIRECTORY)
+        try:
+            self.sock.connect(f"/proc/self/fd/{opened}/{name}")  # the kernel takes no path of more than 107 bytes
+        finally:
+            os.close(opened)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._socket_path)
 
 
 class PinnedConnection(http.client.HTTPSConnection):
@@ -160,7 +181,7 @@ class PinnedConnection(http.client.HTTPSConnection):
         shown = hashlib.sha256(self.sock.getpeercert(binary_form=True) or b"").hexdigest()
         if shown != self._wanted:
             self.close()
-            raise ssl.SSLError("the server's certificate is another than SWELL_URL_FINGERPRINT says")
+            raise ssl.SSLError("the server's certificate does not match SWELL_URL_FINGERPRINT")
 
 
 def parse_answer(status: int, text: Union[bytes, str]) -> Answer:
@@ -172,8 +193,24 @@ def parse_answer(status: int, text: Union[bytes, str]) -> Answer:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        return Answer(Verdict.AWAY, reason="it answered 200 with something that is not Swell's")
+        return Answer(Verdict.AWAY, reason="it answered 200, but the answer is not from Swell")
+    return Answer(Verdict.TAKEN, parse_asked(document))
+
+
+def parse_asked(document: Dict[str, Any]) -> Asked:
     stop_after = document.get("stop_after_epoch")
-    if isinstance(stop_after, bool) or not isinstance(stop_after, int):
-        stop_after = None
-    return Answer(Verdict.TAKEN, stop_after, document.get("yield_now") is True)
+    return Asked(
+        stop_after if _is_count(stop_after) else None,
+        _position(document.get("stop_at_step")),
+        document.get("tell_step") is True,
+        document.get("yield_now") is True,
+    )
+
+
+def _position(found: Any) -> Optional[Position]:
+    is_one = isinstance(found, list) and len(found) == 2 and all(_is_count(number) for number in found)
+    return (found[0], found[1]) if is_one else None
+
+
+def _is_count(found: Any) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool)

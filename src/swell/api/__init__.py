@@ -6,7 +6,7 @@ store's reads; it decides nothing. FastAPI describes it at `/api/v1/openapi.json
 """
 
 from swell.api.app import create_app
-from swell.api.measure import Measured
+from swell.api.probes import Measured
 from swell.api.services import Services
 
 __all__ = ["Measured", "Services", "create_app"]

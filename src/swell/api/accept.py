@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from swell.api.caller import Caller
-from swell.api.containers import refuse_without_runtime
-from swell.api.impossible import refuse_impossible
+from swell.api.box import Caller
+from swell.api.exec import offered, refuse_without_runtime
+from swell.api.files import refuse_files
 from swell.api.services import Services
-from swell.errors import Denied, Rejected, TooMany
-from swell.manifests import Manifest
+from swell.controller.what_if import find_impossible
+from swell.errors import TO_QUEUE_IT, Denied, Rejected, TooMany
+from swell.manifests import Manifest, is_in_cluster
+from swell.manifests.privileges import find_privilege
+from swell.model.identity import ObjectKind
 from swell.model.job import JobSpec
-from swell.notices import find_sendmail, rules_for
-from swell.store import JobRecord, NewJob
+from swell.notifications import find_sendmail, rules_for
+from swell.store import Acceptance, Changes, JobRecord, NewJob
+from swell.store.records import identity_text
+
+CPUS_MILLI_ANY = 1000  # every machine has one CPU
+
+
+async def refuse_impossible(services: Services, caller: Caller, manifests: Sequence[Manifest], via: str = "") -> None:
+    """In the words of `via`; only our own commands can have it queued all the same."""
+    for one, problem in zip(manifests, await impossibilities(services, caller, manifests, via), strict=True):
+        if problem is not None:
+            said = f"job {one.spec.name!r} can never run here: {problem}{'' if via else TO_QUEUE_IT}"
+            raise Rejected(f"{one.file}: {said}" if one.file else said)
+
+
+async def impossibilities(
+    services: Services, caller: Caller, manifests: Sequence[Manifest], via: str = ""
+) -> list[str | None]:
+    """For each of them why it could never run here, and what to do; None: it could, or nobody can say."""
+    specs, vias = [one.spec for one in manifests], [via or one.via for one in manifests]
+    if services.may_get_nodes:
+        return [None for _ in specs]
+    if services.cluster is None and not all(_fits_anywhere(spec) for spec in specs):
+        await offered(services, lambda nodes: bool(nodes))
+    nodes = services.controller.snapshot.nodes + services.controller.pools.may_come(_tasks_most(specs))
+    gpus_max = services.config.limits_of(caller.user).gpus
+    found = await services.read(
+        caller.user, lambda: find_impossible(nodes, specs, user=caller.user, gpus_max=gpus_max, vias=vias)
+    )
+    return [None if one is None else f"{one.problem}; submit it with {one.lower}" for one in found]
+
+
+def _tasks_most(specs: Sequence[JobSpec]) -> int:
+    """Of the largest of them: no job is on more machines than that."""
+    return max((1 if spec.array is not None else spec.tasks_total for spec in specs), default=0)
+
+
+def _fits_anywhere(spec: JobSpec) -> bool:
+    """Then a server that has just started need not wait for its worker before it answers."""
+    tasks = 1 if spec.array is not None else spec.tasks_total
+    cpus = sum(role.resources.cpus_milli for role in spec.roles) * tasks
+    is_plain = all(role.resources.gpus == role.resources.gpu_memory_mib == 0 for role in spec.roles)
+    return is_plain and cpus <= CPUS_MILLI_ANY and not any(role.resources.memory_mib for role in spec.roles)
 
 
 async def accept(
@@ -26,44 +72,130 @@ async def accept(
     key: str | None = None,
     digest: str = "",
     wait_for_nodes: bool = False,
+    takes_names: bool = False,
+    replaces: bool = False,
+    via: str = "",
 ) -> list[JobRecord]:
     """All or none, in the caller's name. Accepted means written to disk.
 
-    `wait_for_nodes`: also what could never run on the machines that are there now.
+    `wait_for_nodes`: also what could never run on the machines that are there now. `takes_names`: only if no job of
+    theirs that has not ended has the name of one of them; a cluster sees to that itself. `replaces`: what has ended on
+    a cluster and has the name of one of them is deleted. `via`: what they came with, where it has words of its own.
     """
+    manifests = with_groups(services, caller, manifests)
     if key is None or not services.store.knows_key(key):  # repeated, it is answered with what became of it
-        await refuse(services, caller, manifests)
+        await refuse(services, caller, manifests, replaces=replaces)
         if not wait_for_nodes:
-            await refuse_impossible(services, caller, [one.spec for one in manifests])
-    new = [NewJob(one.spec, caller.user, dict(env), caller.uid, _kept(services, one)) for one in manifests]
-    accepted = services.controller.submit(
-        new,
-        key=key,
-        digest=digest,
-        origin=caller.origin,
-        quota=services.config.limits_of(caller.user).quota,
-    )
-    return await asyncio.wrap_future(accepted)
+            await refuse_impossible(services, caller, manifests, via)
+        if replaces:
+            await _remove_ended(services, caller, manifests)
+    cluster, submitted = services.cluster, manifests
+    if cluster is not None:
+        manifests = await services.pools.cluster.run(caller.user, lambda: cluster.with_volumes(submitted))
+    shared = dict(env)  # one for all: a thousand jobs with a copy of a megabyte each took seconds, and a gigabyte
+    new = [
+        NewJob(
+            one.spec,
+            caller.user,
+            shared,
+            caller.uid,
+            _kept(services, one),
+            identity=caller.identity,
+            takes_name=takes_names and services.cluster is None,
+        )
+        for one in manifests
+    ]
+    how = Acceptance(key, digest, caller.origin, services.config.limits_of(caller.user).quota)
+    accepted = await asyncio.wrap_future(services.controller.submit(new, how))
+    await _note_folders(services, caller, accepted)
+    return accepted
 
 
-async def refuse(services: Services, caller: Caller, manifests: list[Manifest]) -> None:
+async def _note_folders(services: Services, caller: Caller, jobs: list[JobRecord]) -> None:
+    """As long as a job is remembered, the folder that it was sent with is kept."""
+    store = services.files
+    used = [(job.id, job.spec.files.folder) for job in jobs if job.spec.files is not None and job.spec.files.folder]
+    if store is not None and used:
+        await services.pools.files.run(caller.user, lambda: store.note_uses(used))
+
+
+def with_groups(services: Services, caller: Caller, manifests: list[Manifest]) -> list[Manifest]:
+    """With the groups that the caller is in now, whose workers they may use."""
+    groups = services.config.groups_of(caller.user)
+    return [replace(one, spec=one.spec.in_groups(groups)) for one in manifests] if groups else manifests
+
+
+async def refuse(services: Services, caller: Caller, manifests: list[Manifest], *, replaces: bool = False) -> None:
     """What the caller may not submit, or nobody could run. Nothing is accepted, so a dry run asks the same."""
     if services.box is not None and caller.uid is None:
-        raise Denied(f"jobs run here as who submits them, and {caller.user!r} is nobody of this machine")
+        raise Denied(f"jobs run here as the user who submits them, and {caller.user!r} is not a user of this machine")
     _refuse_without_disk(services, caller)
     _refuse_priority(services, caller, [one.spec for one in manifests])
     _refuse_notices(services, [one.spec for one in manifests])
+    if any(one.spec.files is not None for one in manifests):
+        await services.pools.files.run(caller.user, lambda: refuse_files(services, [one.spec for one in manifests]))
     if services.members is not None:  # before the server shows their objects to the API server, in its own name
+        _refuse_privileges(caller, manifests)
         await services.members.refuse_creation(caller, manifests)
-    await _refuse_what_cannot_be(services, caller, manifests)
+    await _refuse_what_cannot_be(services, caller, manifests, replaces)
 
 
-async def _refuse_what_cannot_be(services: Services, caller: Caller, manifests: list[Manifest]) -> None:
+async def _remove_ended(services: Services, caller: Caller, manifests: list[Manifest]) -> None:
+    """All of them may be deleted by the caller, or none is."""
+    cluster = services.cluster
+    if cluster is None:
+        return
+    found = await services.pools.cluster.run(caller.user, lambda: cluster.ended_objects(manifests))
+    if services.members is not None:
+        for one in found:
+            what = ObjectKind(one["apiVersion"], one["kind"], one["metadata"]["namespace"])
+            await services.members.refuse_deletion(caller, what)
+    for one in found:
+        await services.pools.cluster.run(caller.user, partial(cluster.delete_object, one))
+
+
+async def refuse_making_again(services: Services, caller: Caller, job: JobRecord) -> None:
+    """Rights may have been taken away since it was submitted. What somebody made with kubectl is there, or is not."""
+    members = services.members
+    if members is None:
+        return
+    document = await services.read(caller.user, lambda: services.store.manifest(job.manifest) if job.manifest else {})
+    if document and not is_in_cluster(document):
+        await members.refuse_creation(caller, [Manifest(job.spec, document)])
+        await _note_identity(services, caller, job)
+
+
+async def _note_identity(services: Services, caller: Caller, job: JobRecord) -> None:
+    """The groups of its owner may be others by now, and count for the attempts to come."""
+    identity = identity_text(caller.identity)
+    if caller.user == job.owner and identity is not None and identity != job.identity:
+        changes = Changes()
+        changes.set_job(job.id, identity=identity)
+        await asyncio.wrap_future(services.store.record(changes))
+
+
+async def _refuse_what_cannot_be(services: Services, caller: Caller, manifests: list[Manifest], replaces: bool) -> None:
     """On a cluster its API server is asked; on a machine, whether one can run containers."""
-    if services.cluster is not None:
-        await services.pools.cluster.run(caller.user, lambda: services.try_out(manifests))
+    cluster = services.cluster
+    if cluster is not None:
+        await services.pools.cluster.run(
+            caller.user, lambda: cluster.try_out(manifests, identity=caller.identity, replaces=replaces)
+        )
     else:
         await refuse_without_runtime(services, [one.spec for one in manifests])
+
+
+def _refuse_privileges(caller: Caller, manifests: list[Manifest]) -> None:
+    """What reaches beyond its pod is created for administrators only, whatever the namespace allows the server."""
+    for one in manifests:
+        found = None if caller.is_admin else find_privilege(one.document)
+        if found is not None:
+            line = one.lines.get(found.path)
+            where = f"{f'{one.file}: ' if one.file else ''}{'' if line is None else f'line {line}: '}"
+            raise Denied(
+                f"{where}{found.path} asks for {found.what}, which Swell creates for administrators only; leave it "
+                "out, or create the object with kubectl"
+            )
 
 
 def _kept(services: Services, manifest: Manifest) -> dict[str, Any] | None:
@@ -78,15 +210,15 @@ def _refuse_notices(services: Services, specs: list[JobSpec]) -> None:
         rules.refuse(notify)
         if notify.is_mail and find_sendmail() is None:
             raise Rejected(
-                f"notify asks for an e-mail to {notify.recipient}, but this machine has no sendmail; install a mail "
-                "program that brings one (as msmtp-mta or postfix), or name a command or an http(s) address"
+                f"notify asks for an e-mail to {notify.recipient}, but this machine has no sendmail; install a "
+                "mail program that provides it (such as msmtp-mta or postfix), or name a command or an http(s) address"
             )
 
 
 def _refuse_without_disk(services: Services, caller: Caller) -> None:
     use = None if services.disk is None else services.disk.use(caller.user)
     if use is not None and use.is_over:
-        raise TooMany(f"{caller.user!r} has {use.in_words}, so no more jobs can be taken; {use.advice}")
+        raise TooMany(f"{caller.user!r} has {use.in_words}, so no more jobs are accepted; {use.advice}")
 
 
 def _refuse_priority(services: Services, caller: Caller, specs: list[JobSpec]) -> None:
@@ -97,6 +229,6 @@ def _refuse_priority(services: Services, caller: Caller, specs: list[JobSpec]) -
     for spec in specs:
         if spec.priority > highest:
             raise Rejected(
-                f"priority {spec.priority} is above what {caller.user} may ask for here, {highest}; leave it out, "
-                "or ask an administrator"
+                f"priority {spec.priority} is above the limit of {caller.user}, {highest}; leave it out, or ask "
+                "an administrator"
             )

@@ -8,19 +8,19 @@ their share.
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import time
 from pathlib import Path
 
 from swell.api.services import Services
+from swell.engines.report_form import CheckpointIn
 from swell.errors import Rejected, Unavailable
+from swell.machine.keyring import new_keyring
+from swell.machine.processes import as_user, ready
+from swell.machine.users import user_of_job
 from swell.model.job import AttemptId
 from swell.model.training import Checkpoint
-from swell.process import as_user
-from swell.reportform import CheckpointIn
 from swell.store import JobRecord
-from swell.users import user_of_job
 
 LOOK_S_MAX = 5.0  # a folder that answers at all answers within a second
 LOOK_BYTES_MAX = 3 * 4096  # two paths (PATH_MAX of Linux)
@@ -35,7 +35,7 @@ async def find_checkpoint(services: Services, attempt: AttemptId, told: Checkpoi
     if told.path is not None:
         given = told.path
         path = await services.pools.checkpoints.run(job.owner, lambda: _path_inside(services, job, given))
-    return Checkpoint(told.epochs_done, path, told.at or services.now(), attempt.number)
+    return told.of(attempt, path, services.now())
 
 
 def _owner(services: Services, attempt: AttemptId) -> str:
@@ -45,9 +45,9 @@ def _owner(services: Services, attempt: AttemptId) -> str:
 def _path_inside(services: Services, job: JobRecord, told: str) -> str:
     """Relative to the job's folder."""
     if "\0" in told:
-        raise Rejected("the checkpoint's path holds a null character, which no file's name can")
+        raise Rejected("the checkpoint's path contains a null character, which a file name cannot have")
     given = Path(services.checkpoints(job))
-    if not services.sees_checkpoints:
+    if services.cluster is not None:  # that folder is inside pods
         found: Found | None = given, Path(os.path.normpath(given / told))
     else:
         found = _look(given, told) if job.uid is None else _look_as_user(job, given, told)
@@ -55,7 +55,7 @@ def _path_inside(services: Services, job: JobRecord, told: str) -> str:
         raise Rejected(f"the checkpoint {told!r} does not exist; make it durable first, then report it")
     folder, checkpoint = found
     if not checkpoint.is_relative_to(folder) or checkpoint == folder:
-        raise Rejected(f"the checkpoint {told!r} lies outside the job's folder {folder}; write it there")
+        raise Rejected(f"the checkpoint {told!r} is outside the job's folder {folder}; write it there")
     return str(checkpoint.relative_to(folder))
 
 
@@ -75,15 +75,16 @@ def _look_as_user(job: JobRecord, folder: Path, told: str) -> Found | None:
         return None
     argv = ["realpath", "--canonicalize-existing", "--zero", "--", str(folder), str(folder / told)]
     try:
-        child = subprocess.Popen(
-            argv,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={},
-            **as_user(user),
-        )
+        with new_keyring():
+            child = subprocess.Popen(
+                argv,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={},
+                **as_user(user),
+            )
     except (OSError, ValueError):
         return None
     said = _output(child)
@@ -102,7 +103,7 @@ def _output(child: subprocess.Popen[bytes]) -> bytes | None:
     with child.stdout:
         while len(said) <= LOOK_BYTES_MAX:
             left = until - time.monotonic()
-            if left <= 0 or not select.select([child.stdout], [], [], left)[0]:
+            if left <= 0 or not ready(left, child.stdout.fileno()):
                 _end(child)
                 return None
             piece = os.read(child.stdout.fileno(), LOOK_BYTES_MAX)

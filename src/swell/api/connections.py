@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import struct
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import get_remote_addr
 
-from swell.api.crowd import LOOPBACK, Crowd
-from swell.api.refusals import Refusals
+from swell.api.audit import RefusalLog
+from swell.api.crowd import Crowd, Whom
 
 REQUEST_S = 20.0  # for a whole request to arrive; loopback brings 64 MB in a tenth of a second
 ANSWER_LOOK_S = 10.0  # so often an answer that waits to be read must have become shorter
@@ -28,10 +29,15 @@ HEAD_BYTES_MAX = 256 * 1024  # of a request's line and headers; ours have one
 PEER = "swell.peer"  # in the scope's `state`; None: it came over TCP
 SEAT = "swell.seat"  # in the scope's `state`: this connection, for who finds out whose it is
 
+#: The user of a private server: all connections may be theirs, and their worker's come before them, as their tokens
+#: tell. Root is known without one, here as on a box.
+OWNER = os.geteuid() or None
+SOCKET = "the socket"  # in place of an address
+
 CREDENTIALS = struct.Struct("3i")
 
 log = logging.getLogger(__name__)
-refusals = Refusals(log)
+refusals = RefusalLog(log)
 quiet = logging.getLogger(f"{__name__}.uvicorn")  # it writes a line for every bad request, however many there are
 quiet.setLevel(logging.ERROR)
 
@@ -50,7 +56,7 @@ class Peer:
 crowd = Crowd()
 
 
-class Connection(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """uvicorn's, with a peer and bounds."""
 
     peer: Peer | None = None
@@ -80,14 +86,14 @@ class Connection(HttpToolsProtocol):
         self._expect_request()
 
     def _enter(self, transport: asyncio.Transport) -> bool:
-        if self.peer is not None:
+        if self.peer is not None and self.peer.uid != OWNER:
             return crowd.enter(self, self.peer.uid)
         self.client = get_remote_addr(transport)
-        return crowd.enter_as_stranger(self, str((self.client or (LOOPBACK,))[0]))
+        return crowd.enter_as_stranger(self, str((self.client or (SOCKET,))[0]))
 
-    def belongs_to(self, whom: int | str, *, share: bool) -> None:
+    def belongs_to(self, whom: Whom, *, share: bool) -> None:
         """Whoever is at the other end has shown a token; it counts as theirs from now on."""
-        if self.peer is None and not crowd.recognise(self, whom, share=share):
+        if not crowd.recognise(self, whom, share=share):
             self._refuse("too many connections")
 
     def is_idle(self) -> bool:

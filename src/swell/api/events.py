@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
-from swell.api.caller import Caller, Who
+from swell.api.box import Caller, Who
 from swell.api.documents import event_document
 from swell.api.find import find_job
 from swell.api.services import Services
@@ -30,10 +30,10 @@ def events_router(services: Services) -> APIRouter:
         after: int = Query(0, ge=0, le=NUMBER_MAX),
         limit: int = Query(1000, ge=1, le=1000),
     ) -> Response:
-        """Oldest first, after an event's id."""
+        """List events after an event's id, oldest first."""
 
         def read() -> Response:
-            job_id = find_job(services.store, caller, job).id if job else None
+            job_id = _of_job(services, caller, job)
             found = services.store.events(after=after, job=job_id, owner=_whose(caller), limit=limit)
             return Json({"events": [event_document(event) for event in found]})
 
@@ -44,15 +44,15 @@ def events_router(services: Services) -> APIRouter:
         caller: Who,
         job: str | None = None,
         after: int | None = Query(
-            None, ge=0, le=NUMBER_MAX, description="from after this event; without it only new ones"
+            None, ge=0, le=NUMBER_MAX, description="send events after this id; without it, only new events"
         ),
         last_event_id: Annotated[int | None, Header(ge=0, le=NUMBER_MAX)] = None,
     ) -> Response:
-        """Server-sent events; `Last-Event-ID` goes on where the stream was cut."""
+        """Stream events as server-sent events; `Last-Event-ID` continues a stream that was cut."""
         wanted = last_event_id if last_event_id is not None else after
 
         def begin() -> tuple[int | None, int]:
-            job_id = find_job(services.store, caller, job).id if job else None
+            job_id = _of_job(services, caller, job)
             return job_id, services.store.last_event_id() if wanted is None else wanted
 
         job_id, first = await services.read(caller.user, begin)
@@ -61,6 +61,13 @@ def events_router(services: Services) -> APIRouter:
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     return router
+
+
+def _of_job(services: Services, caller: Caller, ref: str | None) -> int | None:
+    if ref:
+        return find_job(services.store, caller, ref).id
+    caller.reads_of(_whose(caller))
+    return None
 
 
 def _whose(caller: Caller) -> str | None:

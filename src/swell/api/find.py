@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from swell.api.caller import Caller
+from swell.api.box import Caller
 from swell.errors import Conflict, NotFound
 from swell.manifests.fields import did_you_mean
 from swell.store import JobRecord, Store, no_job
@@ -25,13 +25,15 @@ def find_job(store: Store, caller: Caller, ref: str) -> JobRecord:
     named = store.jobs_named(ref, owner=caller.own, limit=1)
     if not named:
         raise _not_found(store, caller, ref)
+    caller.reads_of(named[0].owner, named[0].id)
     return named[0]
 
 
 def _by_id(store: Store, caller: Caller, job_id: int) -> JobRecord:
     job = store.job(job_id)
-    if not caller.may_touch(job.owner):
+    if not caller.may_name(job.owner, job_id):
         raise no_job(job_id)
+    caller.reads_of(job.owner, job.id)
     return job
 
 
@@ -48,9 +50,15 @@ def find_one(store: Store, caller: Caller, ref: str, *, ended: bool | None) -> J
     return fitting[0] if fitting else find_job(store, caller, ref)
 
 
+def find_sole(store: Store, caller: Caller, ref: str) -> JobRecord:
+    """For changing whatever its state is: of one name the one that lives, else the one that has ended."""
+    alive = find_one(store, caller, ref, ended=False)
+    return find_one(store, caller, ref, ended=True) if alive.state.has_ended else alive
+
+
 def ambiguous(ref: str, first: list[JobRecord], count: int) -> Conflict:
     ids = ", ".join(str(job.id) for job in first) + (", …" if count > len(first) else "")
-    return Conflict(f"{count} jobs are named {ref!r}; say which by id: {ids}")
+    return Conflict(f"{count} jobs are named {ref!r}; name the job by id: {ids}")
 
 
 def find_several(store: Store, caller: Caller, refs: Iterable[str]) -> list[JobRecord]:
@@ -60,7 +68,7 @@ def find_several(store: Store, caller: Caller, refs: Iterable[str]) -> list[JobR
     found: dict[int, JobRecord] = {}
     for ref in unique:
         job = known.get(int(ref)) if ID.fullmatch(ref) else find_one(store, caller, ref, ended=False)
-        if job is None or not caller.may_touch(job.owner):
+        if job is None or not caller.may_name(job.owner, job.id):
             raise no_job(int(ref))
         found[job.id] = job
     return list(found.values())
@@ -70,7 +78,7 @@ def _not_found(store: Store, caller: Caller, ref: str) -> NotFound:
     others = store.jobs_named(ref, limit=IDS_SHOWN_MAX) if caller.is_admin else []
     if others:
         ids = ", ".join(f"{job.id} of {job.owner}" for job in others)
-        return NotFound(f"you have no job {ref!r}, but others have; say which by id: {ids}")
+        return NotFound(f"you have no job {ref!r}, but other users have; name the job by id: {ids}")
     names = store.names(owner=caller.own)
-    hint = did_you_mean(ref, names[:20]) if names else "; no job has been submitted yet"
+    hint = did_you_mean(ref, names[:20]) if names else "; you have submitted none yet"
     return NotFound(f"there is no job {ref!r}{hint}")

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 
-from swell.api.caller import Caller, Who
+from swell.api.box import Caller, Who
 from swell.api.documents import job_document, queue_document
 from swell.api.services import Services
 from swell.api.wire import ERRORS, JobsOut, Json
@@ -25,15 +25,16 @@ def listing_router(services: Services) -> APIRouter:
     @router.get("", response_model=JobsOut)
     async def listing(
         caller: Who,
-        all: bool = Query(False, description="also jobs that ended more than a day ago"),  # noqa: A002
-        user: str | None = Query(None, description="this user's; without: one's own"),
-        all_users: bool = Query(False, description="everybody's; of others only what a queue shows"),
-        limit: int | None = Query(None, ge=1, le=LISTED_MAX, description=f"at most so many; {LISTED_MAX}"),
+        all: bool = Query(False, description="include jobs that ended more than a day ago"),  # noqa: A002
+        user: str | None = Query(None, description="jobs of this user; by default the caller's"),
+        all_users: bool = Query(False, description="jobs of all users; other users' with limited detail"),
+        limit: int | None = Query(None, ge=1, le=LISTED_MAX, description=f"maximum number of jobs; {LISTED_MAX}"),
         lines: bool = Query(False, description="one job per line (NDJSON), all of them, streamed"),
     ) -> Response:
-        """Active jobs first, then ended ones, newest first."""
+        """List jobs: active jobs first, then ended jobs, newest first."""
         since = None if all else services.now() - RECENT_S
         owner = user if user is not None or all_users else caller.own
+        caller.reads_of(owner)
         if lines:
             return StreamingResponse(_lines(services, caller, since, owner), media_type="application/x-ndjson")
         shown_max = LISTED_MAX if limit is None else limit
@@ -56,7 +57,8 @@ def _count(services: Services, ended_since: float | None) -> int:
 
 def _document(services: Services, caller: Caller, job: JobRecord) -> dict[str, Any]:
     if caller.may_touch(job.owner):
-        return job_document(job, services.controller.reason(job))
+        controller = services.controller
+        return job_document(job, controller.reason(job), controller.start_foreseen(job))
     return queue_document(job)
 
 

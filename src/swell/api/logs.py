@@ -8,7 +8,7 @@ from functools import partial
 
 from fastapi import APIRouter, Query, Response
 
-from swell.api.caller import Caller, Who
+from swell.api.box import Caller, Who
 from swell.api.find import find_job
 from swell.api.services import Services
 from swell.api.turns import at_rest, look_again
@@ -28,16 +28,21 @@ def logs_router(services: Services) -> APIRouter:
     async def logs(
         ref: str,
         caller: Who,
-        rank: int | None = Query(None, description="task: a gang's rank or an array's index; the first by default"),
-        attempt: int | None = Query(None, ge=1, le=NUMBER_MAX, description="the last by default"),
-        offset: int = Query(
-            0, ge=-NUMBER_MAX, le=NUMBER_MAX, description="first byte; negative: that many from the end"
+        rank: int | None = Query(
+            None,
+            ge=0,
+            le=NUMBER_MAX,
+            description="task: rank of a gang or index of an array; by default the first task",
         ),
+        attempt: int | None = Query(None, ge=1, le=NUMBER_MAX, description="attempt; by default the latest"),
+        offset: int = Query(0, ge=-NUMBER_MAX, le=NUMBER_MAX, description="first byte; negative: bytes from the end"),
         limit: int = Query(CHUNK_BYTES_MAX, ge=1, le=CHUNK_BYTES_MAX),
-        since: float | None = Query(None, description="seconds since 1970; instead of an offset, to about a second"),
+        since: float | None = Query(
+            None, description="Unix time from which to read, instead of an offset; accurate to about a second"
+        ),
         wait_s: float = Query(0, ge=0, le=60),
     ) -> Response:
-        """Raw bytes. `Swell-Next-Offset` says where to go on, `Swell-Complete` whether more can come."""
+        """Return a task's log as raw bytes. `Swell-Next-Offset`: where to continue; `Swell-Complete`: has it ended?"""
         clock = asyncio.get_running_loop().time
         until, pause = clock() + wait_s, LOOK_FIRST_S
         asked = await services.read(caller.user, lambda: _asked(services, caller, ref, rank, attempt))
@@ -55,7 +60,7 @@ def logs_router(services: Services) -> APIRouter:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogQuery:
     """Whose log."""
 
     job: JobId
@@ -73,14 +78,14 @@ class Seen:
     is_complete: bool
 
 
-def _asked(services: Services, caller: Caller, ref: str, rank: int | None, attempt: int | None) -> Asked:
+def _asked(services: Services, caller: Caller, ref: str, rank: int | None, attempt: int | None) -> LogQuery:
     job = find_job(services.store, caller, ref)
     if attempt is not None and attempt > max(job.attempts, 1):
         raise NotFound(f"job {job.id} has no attempt {attempt}; it has had {job.attempts}")
-    return Asked(job.id, _index(job, rank), attempt)
+    return LogQuery(job.id, _index(job, rank), attempt)
 
 
-def _look(services: Services, asked: Asked, offset: int, limit: int, since: float | None) -> Seen:
+def _look(services: Services, asked: LogQuery, offset: int, limit: int, since: float | None) -> Seen:
     job, index = services.store.job(asked.job), asked.index
     life = AttemptId(job.id, asked.attempt or _life_of(services, job, index))
     is_complete = _is_complete(services, job, life, index)  # before reading: what comes after may be missed

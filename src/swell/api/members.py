@@ -7,12 +7,13 @@ remembered by their hash, and for a short time: one that was taken back stops wo
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from swell.api.caller import Caller
+from swell.api.box import Caller
 from swell.api.threads import Threads
 from swell.errors import Denied
 from swell.manifests import Manifest
@@ -25,6 +26,11 @@ TOKEN_BYTES_MAX = 16 * 1024  # with many groups in it a token has 4 KiB
 REVIEWS_AT_ONCE = 16
 REVIEWS_OF_EACH = 4  # whoever sends tokens of their own invention keeps so many threads busy, and no more
 ACCOUNT = "system:serviceaccount:"
+NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # what one can be called
+
+
+class AmbiguousName(Denied):
+    """Somebody has a name by which they would be taken for others."""
 
 
 class Reviewer(Protocol):
@@ -37,6 +43,9 @@ class Reviewer(Protocol):
 
     def may_delete(self, identity: Identity, what: ObjectKind) -> bool: ...
 
+    def is_namespace(self, name: str) -> bool:
+        """Is there a namespace of that name?"""
+
 
 class Members:
     """The users of one cluster, as one server for all of them sees them."""
@@ -44,7 +53,7 @@ class Members:
     def __init__(
         self,
         reviewer: Reviewer,
-        created: Callable[[Manifest], ObjectKind],
+        created: Callable[[Manifest], Iterable[ObjectKind]],
         *,
         owner: str,
         admin_group: str,
@@ -82,24 +91,24 @@ class Members:
 
     async def refuse_creation(self, caller: Caller, manifests: Iterable[Manifest]) -> None:
         """A job runs as what the user could have created themselves; the server's own rights are nobody's detour."""
-        for what in sorted({self._created(one) for one in manifests}, key=str):
+        for what in sorted({what for one in manifests for what in self._created(one)}, key=str):
             if not await self._may_create(caller, what):
                 raise Denied(
-                    f"{caller.user!r} may not create a {what}, and Swell creates nothing there that you could not "
-                    f"create yourself; ask for that right, or name another namespace"
+                    f"{caller.user!r} may not create a {what}, and Swell creates only what you could create "
+                    "yourself; ask for that permission, or name another namespace"
                 )
 
     async def refuse_looking(self, caller: Caller, namespace: str) -> None:
         """What a quota leaves is for those who could use it: they would be told when a pod of theirs is refused."""
         what = ObjectKind("v1", "Pod", namespace)
         if not await self._may_create(caller, what):
-            raise Denied(f"{caller.user!r} may not create a {what}, so its quota is not shown; ask for that right")
+            raise Denied(f"{caller.user!r} may not create a {what}, so its quota is not shown; ask for that permission")
 
     async def refuse_deletion(self, caller: Caller, what: ObjectKind) -> None:
         """What somebody applied with kubectl is deleted for who could delete it with kubectl."""
         if not await self._may(caller, what, self._reviewer.may_delete):
             raise Denied(
-                f"{caller.user!r} may not delete a {what}, and Swell deletes nothing that you could not delete yourself"
+                f"{caller.user!r} may not delete a {what}, and Swell deletes only what you could delete yourself"
             )
 
     async def _may_create(self, caller: Caller, what: ObjectKind) -> bool:
@@ -119,8 +128,27 @@ class Members:
         identity = await self._threads.run(address, lambda: self._reviewer.who(token))
         if identity is None or identity.user == self._owner:
             return None
+        await self._refuse_name_of_a_namespace(identity, address)
         is_admin = identity.user in self._admins or self._admin_group in identity.groups
         return Caller(identity.user, is_admin, own=identity.user, identity=identity)
+
+    async def _refuse_name_of_a_namespace(self, identity: Identity, address: str) -> None:
+        """What kubectl makes in a namespace counts as of a user of its name, whose jobs nobody else may touch."""
+        name = identity.user
+        if NAMESPACE.fullmatch(name) is None or not await self._threads.run(address, lambda: self._is_namespace(name)):
+            return
+        what = ObjectKind("v1", "Pod", name)
+        if not await self._threads.run(address, lambda: self._reviewer.may_create(identity, what)):
+            raise AmbiguousName(
+                f"your name, {name!r}, is that of a namespace in which you may not create pods, and the jobs that "
+                "kubectl makes there would be yours; ask an administrator for another name, or for that permission"
+            )
+
+    def _is_namespace(self, name: str) -> bool:
+        try:
+            return self._reviewer.is_namespace(name)
+        except Denied:  # a server of somebody who may list no namespaces, which takes in its own one's alone
+            return False
 
     def _remember(self, key: bytes, found: Caller | None) -> None:
         if len(self._known) >= TOKENS_REMEMBERED_MAX:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Query, Response
@@ -18,10 +17,10 @@ from pydantic import BaseModel, Field
 from swell.api.checkpoints import find_checkpoint
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Json
+from swell.engines.report_form import EPOCHS_MAX, RANKS_MAX, SECONDS_MAX, STEPS_MAX, ReportIn
 from swell.errors import NotFound
 from swell.model.job import AttemptId
-from swell.model.training import METRICS_MAX, Control, Report
-from swell.reportform import EPOCHS_MAX, SECONDS_MAX, ReportIn
+from swell.model.training import METRICS_MAX, Control, RankPosition, Report
 
 REPORTS_PER_S = 20.0  # of one attempt; the library sends five at most
 HOLD_S_MAX = 60.0
@@ -54,7 +53,7 @@ def reports_router(services: Services) -> APIRouter:
 
     @router.post("/{attempt}/report")
     async def report(attempt: str, body: ReportIn) -> Response:
-        """What a job says of its training; answered when it is on disk."""
+        """Record a job's report of its training; the answer comes when it is on disk."""
         whose = _parse(attempt)
         pace.step(whose)
         checkpoint = None
@@ -69,18 +68,27 @@ def reports_router(services: Services) -> APIRouter:
     @router.get("/{attempt}/control")
     async def control(
         attempt: str,
-        rank: int = Query(0, ge=0, le=1_000_000),
+        rank: int = Query(0, ge=0, le=RANKS_MAX),
         begun: int | None = Query(None, ge=0, le=EPOCHS_MAX),
-        known: str = Query("", max_length=20, description="the stop_after_epoch the asker knows; empty: none"),
+        known: str = Query(
+            "", max_length=80, description="request that the job knows: K, K?, K@EPOCH.STEP; empty: none"
+        ),
         hold_s: float = Query(0, ge=0, le=HOLD_S_MAX),
+        epoch: int | None = Query(None, ge=0, le=EPOCHS_MAX, description="with step: the job can stop at any step"),
+        step: int = Query(0, ge=0, le=STEPS_MAX),
+        step_s: float = Query(0, ge=0, le=SECONDS_MAX, allow_inf_nan=False),
+        of: int = Query(1, ge=1, le=RANKS_MAX, description="number of ranks of the job"),
     ) -> Response:
-        """What a job is asked to do; waits until that is not what it knows."""
+        """Return what the job is asked to do; waits until that differs from what the job knows."""
         whose = _parse(attempt)
         if begun is not None:
-            controller.has_begun(whose, rank, begun)
+            at = None
+            if epoch is not None and rank < of:
+                at = RankPosition(epoch, step, step_s, of, services.now(), was_asked="?" in known)
+            controller.has_begun(whose, rank, begun, at)
         until = asyncio.get_running_loop().time() + hold_s
         asked = controller.control(whose)
-        while _text(asked) == known and not asked.yield_now and not services.control.is_closed:
+        while asked.known == known and not asked.yield_now and not services.control.is_closed:
             left = until - asyncio.get_running_loop().time()
             if left <= 0:
                 break
@@ -90,7 +98,7 @@ def reports_router(services: Services) -> APIRouter:
 
     @router.post("/{attempt}/trainer-status")
     async def trainer_status(attempt: str, body: TrainerStatusIn) -> Response:
-        """Kubeflow's trainer status protocol, which Transformers sends by itself."""
+        """Record a status of Kubeflow's trainer protocol, which Transformers sends by itself."""
         whose = _parse(attempt)
         pace.step(whose)
         if body.trainerStatus is not None:
@@ -102,11 +110,10 @@ def reports_router(services: Services) -> APIRouter:
 
 
 def _answer(control: Control) -> dict[str, Any]:
-    return asdict(control)
-
-
-def _text(control: Control) -> str:
-    return "" if control.stop_after_epoch is None else str(control.stop_after_epoch)
+    """What concerns steps is only said where it is asked."""
+    steps = {"stop_at_step": control.stop_at_step, "tell_step": control.tell_step}
+    told = {"stop_after_epoch": control.stop_after_epoch, "yield_now": control.yield_now}
+    return told | {name: asked for name, asked in steps.items() if asked}
 
 
 def _parse(text: str) -> AttemptId:

@@ -87,9 +87,13 @@ class Pools:
     checkpoints: Threads = field(default_factory=lambda: Threads("checkpoints", 16, per_user=2))
     #: The machine's directory service; one look-up for each user at a time.
     identities: Threads = field(default_factory=lambda: Threads("identities", 8, per_user=1))
+    #: Chunks of files. They are written to the disk, which makes whoever sends them wait.
+    files: Threads = field(default_factory=lambda: Threads("files", 8, per_user=4))
+    #: Reports and logs of workers. Workers at one address share two: a job there can read its worker's token.
+    workers: Threads = field(default_factory=lambda: Threads("workers", 8, per_user=2))
     #: A cluster's API server, about what somebody submits.
     cluster: Threads = field(default_factory=lambda: Threads("cluster", 8, per_user=2))
 
     def close(self) -> None:
-        for pool in (self.reads, self.checkpoints, self.identities, self.cluster):
+        for pool in (self.reads, self.checkpoints, self.identities, self.files, self.workers, self.cluster):
             pool.close()

@@ -19,7 +19,7 @@ WAITING_MAX = 1024  # requests of one user in line, also those whose client has 
 LOOKS_PER_S = 50.0  # at logs and events, of all long polls and streams of one user together
 
 
-class Turn:
+class RequestTurn:
     """Of one request."""
 
     def __init__(self, line: Line) -> None:
@@ -46,7 +46,7 @@ class Turn:
         await self._line.look_again()
 
 
-CURRENT: ContextVar[Turn | None] = ContextVar("turn", default=None)  #: None: nobody's, as a worker's
+CURRENT: ContextVar[RequestTurn | None] = ContextVar("turn", default=None)  #: None: nobody's, as a worker's
 
 
 class Line:
@@ -76,10 +76,10 @@ class Turns:
         line = self._lines.setdefault(user, Line())
         if line.waiting >= WAITING_MAX:
             raise TooMany(
-                f"{WAITING_MAX} requests of {user} wait to be answered already, {AT_ONCE} at a time; "
-                "wait for some answers before you ask more"
+                f"{WAITING_MAX} requests of {user} are already waiting, {AT_ONCE} at a time; wait for some "
+                "answers before you send more"
             )
-        turn = Turn(line)
+        turn = RequestTurn(line)
         line.requests += 1
         line.waiting += 1
         try:

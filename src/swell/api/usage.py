@@ -6,19 +6,21 @@ Everybody sees their own lines and what all together used; others' lines are for
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, timedelta
+from dataclasses import asdict
+from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
-from swell.api.caller import Caller, caller_of
+from swell.api.box import Caller, caller_of
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Json
 from swell.controller.accounting import day_of
 from swell.controller.diskmeter import DiskMeter
+from swell.controller.foresight import EVENT, accuracy_of_starts
 from swell.errors import Denied, Rejected
-from swell.model.diskuse import MIB, DiskUse
+from swell.model.quota import MIB, DiskUse
 from swell.model.usage import DayOfUse, Used
 
 DAYS_DEFAULT = 30
@@ -27,15 +29,19 @@ By = Literal["user", "day", "user,day"]
 
 
 class UsedOut(BaseModel):
-    gpu_hours: float = Field(description="held, whether busy or not; a share of a GPU by its part of the memory")
+    gpu_hours: float = Field(
+        description="GPU-hours held, busy or not; a share of a GPU counts as its part of the memory"
+    )
     cpu_hours: float
-    lost_gpu_hours: float = Field(description="of these: work after the last checkpoint that had to be done again")
-    attempts: int = Field(description="that began then")
+    lost_gpu_hours: float = Field(
+        description="GPU-hours of work after the last checkpoint that had to be repeated; included in gpu_hours"
+    )
+    attempts: int = Field(description="attempts that began in this period")
 
 
 class UsageLine(UsedOut):
-    user: str | None = Field(description="null: all that were asked for, by day")
-    day: str | None = Field(description="UTC; null: all days together")
+    user: str | None = Field(description="user; null: all requested users, by day")
+    day: str | None = Field(description="day, UTC; null: all days together")
 
 
 class JobOnDisk(BaseModel):
@@ -45,17 +51,29 @@ class JobOnDisk(BaseModel):
 
 class DiskOut(BaseModel):
     user: str
-    disk_mib: float = Field(description="logs, and checkpoints in the state folder, as they were counted last")
-    disk_mib_max: int = Field(description="above it nothing more of theirs is taken or started")
-    largest: list[JobOnDisk] = Field(description="jobs that take the most of it")
+    disk_mib: float = Field(description="MiB of logs, and of checkpoints in the state folder, at the last count")
+    disk_mib_max: int = Field(description="limit; above it no job of the user is accepted or started")
+    largest: list[JobOnDisk] = Field(description="jobs that use the most disk space")
+
+
+class StartEstimatesOut(BaseModel):
+    foreseen: int = Field(
+        description="jobs that started in this period and whose start had been estimated while they waited"
+    )
+    within: int = Field(description="number of these jobs that started within the first estimated range")
+    earlier: int
+    later: int
 
 
 class UsageOut(BaseModel):
     since: str
     until: str
     usage: list[UsageLine]
-    total: UsedOut = Field(description="of everybody")
-    disk: list[DiskOut] = Field(description="of who was asked for and has a limit; empty: nothing limits them")
+    total: UsedOut = Field(description="total of all users")
+    start_estimates: StartEstimatesOut = Field(
+        description="start estimates of the requested users' jobs, the last 1,000"
+    )
+    disk: list[DiskOut] = Field(description="disk use of the requested users who have a limit; empty: no limit")
 
 
 def usage_router(services: Services) -> APIRouter:
@@ -64,14 +82,17 @@ def usage_router(services: Services) -> APIRouter:
     @router.get("/usage", response_model=UsageOut)
     async def usage(
         caller: Annotated[Caller, Depends(caller_of)],
-        since: str | None = Query(None, description="first day, UTC, as in 2026-11-16", max_length=20),
-        days: int | None = Query(None, ge=1, le=DAYS_MAX, description=f"so many, today included; {DAYS_DEFAULT}"),
+        since: str | None = Query(None, description="first day, UTC, for example 2026-11-16", max_length=20),
+        days: int | None = Query(
+            None, ge=1, le=DAYS_MAX, description=f"number of days, including today; {DAYS_DEFAULT}"
+        ),
         by: By = "user",
         user: str | None = None,
         all_users: bool = False,
     ) -> Response:
-        """Own lines, another's, or everybody's; and the total of everybody."""
+        """Report GPU-hours of the caller, another user or all users, and the total of all users."""
         wanted = whose(caller, user, all_users=all_users)
+        caller.reads_of(wanted)
         now = services.now()
         first = first_day(since, days, date.fromisoformat(day_of(now)))
         found = await services.read(caller.user, lambda: services.controller.usage(since=first, now=now))
@@ -80,7 +101,10 @@ def usage_router(services: Services) -> APIRouter:
             lines = grouped((one for one in found if wanted in (None, one.owner)), by)
             total = sum((one.used for one in found), Used())
             told = {"since": first, "until": day_of(now), "usage": lines, "total": _document(total)}
-            return Json({**told, "disk": _disk(services.disk, wanted)})
+            since_s = datetime.fromisoformat(f"{first}T00:00:00+00:00").timestamp()
+            said = services.store.recent_events(EVENT, since=since_s, owner=wanted)
+            estimates = asdict(accuracy_of_starts(event.detail for event in said))
+            return Json({**told, "start_estimates": estimates, "disk": _disk(services.disk, wanted)})
 
         return await services.read(caller.user, render)
 
@@ -90,14 +114,14 @@ def usage_router(services: Services) -> APIRouter:
 def whose(caller: Caller, user: str | None, *, all_users: bool) -> str | None:
     """Whose lines are shown; None: everybody's."""
     if user is not None and all_users:
-        raise Rejected(f"both one user ({user}) and all users are asked for; leave one of them out")
+        raise Rejected(f"both one user ({user}) and all users are given; leave one of them out")
     wanted = None if all_users else user or caller.user
     if wanted is None and caller.is_admin:
         return None
     if wanted is None or not caller.may_touch(wanted):
         raise Denied(
-            f"what others used is for admins, and {caller.user} is none; "
-            "your own lines and the total of everybody are shown without -u and --all-users"
+            f"other users' usage is for administrators; {caller.no_admin}; without -u and --all-users you see "
+            "your own usage and the total"
         )
     return wanted
 

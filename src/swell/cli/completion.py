@@ -8,7 +8,7 @@ import click
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> int:
-    """Print shell completion: commands, options, and the ids and names of jobs.
+    """Print a shell completion script for commands, options, and job ids and names.
 
     \b
     bash:  echo 'eval "$(swell completion bash)"' >> ~/.bashrc

@@ -24,16 +24,16 @@ COLUMNS_MAX = 72  # of the chart
 
 @click.command("demo")
 def command() -> int:
-    """Four training jobs share four simulated GPUs: they swell, shrink for an urgent one, and grow back.
+    """Show four training jobs that share four simulated GPUs: they grow, shrink for an urgent job, and grow back.
 
-    Needs no GPU and leaves nothing behind. Exits with 0 only if everything went as told.
+    The demo needs no GPU and leaves no files behind. It exits with 0 only if everything went as described.
     """
     from importlib.util import find_spec
 
     from swell.client.client import Client
     from swell.client.embedded import stop_server
     from swell.errors import Rejected
-    from swell.state import StateFolder
+    from swell.machine.state_folder import StateFolder
 
     if find_spec("swell_sdk") is None:
         raise Rejected("the demo's jobs use swell-sdk, which is not installed here: pip install ./sdk")
@@ -51,9 +51,11 @@ def command() -> int:
             stop_server(folder)
     took = time.monotonic() - began
     if story.broken:
-        print(f"\n{len(story.broken)} thing(s) did not go as told:", *story.broken, sep="\n  - ", file=sys.stderr)
+        print(f"\n{len(story.broken)} step(s) did not go as described:", *story.broken, sep="\n  - ", file=sys.stderr)
         return 1
-    print(f"\nEverything went as told, in {took:.0f} s; the server and its files are gone. Now try your own:")
+    print(
+        f"\nEverything went as described, in {took:.0f} s; the server and its files are removed. Now run your own job:"
+    )
     program = sys.argv[0] if "/" in sys.argv[0] else "swell"
     print(f"  {program} run -- python train.py\n  {program} ps\n  {program} --help")
     return 0
@@ -64,35 +66,35 @@ def _start(folder: Any) -> None:
 
     folder.prepare()
     folder.write_json(folder.config, {"gpus": 4, "cpus_milli": 16000})
-    print("Starting a server for a machine with 4 simulated GPUs ...", flush=True)
+    print("Starting a server with 4 simulated GPUs ...", flush=True)
     ensure_server(folder)
 
 
 @dataclass
 class Story:
-    """What is told, step by step, and what turned out otherwise."""
+    """The steps of the demo, and those that did not go as described."""
 
     client: Client
     broken: list[str] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
 
     def tell(self) -> None:
-        print("\nFour training jobs, each on one to four GPUs. There is room for one GPU each.")
+        print("\nFour training jobs, each on one to four GPUs. At first, each gets one GPU.")
         anna, ben, carl, dora = (
             self._submit(name, gpus="1..4", epochs=epochs)
             for name, epochs in (("anna", 5), ("ben", 10), ("carl", 28), ("dora", 34))
         )
         screen = Screen(self.jobs)
         self._watch(screen, lambda: anna.has_ended)
-        screen.say("anna has ended: another job swells into its GPU at its next checkpoint.")
+        screen.say("anna has ended: another job grows onto its GPU at its next checkpoint.")
         self._watch(screen, lambda: ben.has_ended)
-        screen.say("ben has ended, too: carl and dora share the four GPUs.")
+        screen.say("ben has ended, too: carl and dora get two GPUs each.")
         self._watch(screen, lambda: sum(_width(job) for job in (carl, dora)) == 4)
         urgent = self._submit("urgent", gpus=2, priority=10, epochs=6)
         self._say_why(screen, urgent)
         self._watch(screen, lambda: urgent.state == "running")
         self._check(_width(carl) + _width(dora) <= 2, "carl and dora hold GPUs that urgent was given")
-        screen.say("They gave room at their checkpoints; urgent runs.")
+        screen.say("They shrank at their checkpoints; urgent is running.")
         self._watch(screen, lambda: urgent.has_ended)
         screen.say("urgent has ended; carl and dora grow back.")
         self._watch(screen, lambda: all(job.has_ended for job in self.jobs))
@@ -112,7 +114,7 @@ class Story:
         until = time.monotonic() + PATIENCE_S
         while not is_reached():
             if time.monotonic() > until:
-                self.broken.append(f"nothing came of it within {PATIENCE_S:.0f} s")
+                self.broken.append(f"this did not happen within {PATIENCE_S:.0f} s")
                 return
             time.sleep(LOOK_S)
             for job in self.jobs:
@@ -125,26 +127,26 @@ class Story:
             screen.say(f"$ swell why {job.name}\n  {reason.code}: {reason.message}")
         self._check(
             reason is None or reason.code in ("WaitingForRoom", "NotYetPlanned", "Starting"),
-            f"'{job.name}' should wait for room, but is {reason}",
+            f"'{job.name}' should be waiting for GPUs, but is {reason}",
         )
 
     # -- looking back --------------------------------------------------------------------------------------------
 
     def _look_back(self) -> None:
         documents = [self.client.show(job.id) for job in self.jobs]
-        print("\nGPUs held over time, one column a second or so:")
+        print("\nGPUs held over time, about one column per second:")
         print(*chart(documents), sep="\n")
         resizes = sum(document["resizes"] for document in documents)
         lost = self.client.server()["lost_gpu_seconds"]
         print(f"\nresizes: {resizes}   preemptions: {sum(document['preemptions'] for document in documents)}")
         print(f"lost GPU-seconds: {lost:g}")
-        self._check(resizes >= RESIZES_MIN, f"there should have been {RESIZES_MIN} resizes at least, not {resizes}")
-        self._check(lost == 0, f"no work should have been lost, but {lost:g} GPU-seconds were")
+        self._check(resizes >= RESIZES_MIN, f"expected at least {RESIZES_MIN} resizes, got {resizes}")
+        self._check(lost == 0, f"expected no lost work, but {lost:g} GPU-seconds were lost")
         for job, document in zip(self.jobs, documents, strict=True):
             self._check_training(job, document)
 
     def _check_training(self, job: Job, document: dict[str, Any]) -> None:
-        """Every epoch once, over all its attempts, and the loss fell."""
+        """Check that a job trained every epoch once, over all its attempts, and that its loss fell."""
         self._check(job.state == "succeeded", f"'{job.name}' should have succeeded, but is {job.state}")
         text = ""
         for attempt in document["attempts"]:
@@ -152,7 +154,7 @@ class Story:
         told = [(int(epoch), float(loss)) for epoch, loss in re.findall(r"epoch (\d+) .*loss ([\d.]+)", text)]
         epochs, losses = [epoch for epoch, _ in told], [loss for _, loss in told]
         wanted = list(range(1, document["spec"]["epochs"] + 1))
-        self._check(epochs == wanted, f"'{job.name}' should have done each epoch once, but did {epochs}")
+        self._check(epochs == wanted, f"'{job.name}' should have trained each epoch once, but trained {epochs}")
         self._check(bool(losses) and losses[-1] < losses[0], f"the loss of '{job.name}' did not fall: {losses}")
         widths = " → ".join(str(attempt["width"]) for attempt in document["attempts"])
         if losses:
@@ -164,7 +166,7 @@ class Story:
 
 
 class Screen:
-    """A table that is drawn over itself on a terminal, and printed when something changed elsewhere."""
+    """A table of the jobs: redrawn in place on a terminal; printed again after each change elsewhere."""
 
     def __init__(self, jobs: list[Job]) -> None:
         self._jobs = jobs
@@ -188,7 +190,7 @@ class Screen:
         self._drawn = len(lines) if self._is_terminal else 0
 
     def say(self, text: str) -> None:
-        """Above the table."""
+        """Print a line above the table."""
         if self._drawn:
             print(f"\x1b[{self._drawn}A\x1b[J", end="")
         self._drawn, self._seen = 0, None
@@ -219,7 +221,7 @@ def _width(job: Job) -> int:
 
 
 def chart(documents: list[dict[str, Any]]) -> list[str]:
-    """A row per job: the GPUs it held, moment by moment."""
+    """A chart with one row per job: how many GPUs it held over time."""
     from swell.cli.printing import moment
 
     lives = [

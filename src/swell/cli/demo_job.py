@@ -1,4 +1,4 @@
-"""What the demo's jobs run: a small model in plain Python that really learns, and can be resized while it does.
+"""The training script of the demo's jobs: a small model in plain Python that really learns and can be resized.
 
 Logistic regression by gradient descent on points in a plane. Every gradient is computed; a simulated GPU only sets the
 pace: a step takes as long as `NUM_GPUS` of them would need for their shares of the batch, and a little more for
@@ -30,7 +30,7 @@ def batches(epoch: int) -> list[list[tuple[float, float, int]]]:
 
 
 def train(weights: list[float], batch: list[tuple[float, float, int]]) -> float:
-    """One step; the loss before it."""
+    """Do one gradient step; return the loss before it."""
     loss, slopes = 0.0, [0.0, 0.0, 0.0]
     for x, y, label in batch:
         guess = 1 / (1 + math.exp(-(weights[0] * x + weights[1] * y + weights[2])))

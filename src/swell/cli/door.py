@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 @state_option
 @click.pass_context
 def command(ctx: click.Context, state: str | None) -> int | None:
-    """Doors for the clients of other systems: genai, kubeprofiler. Without a word: list what is open.
+    """Serve the HTTP APIs of other systems (genai, kubeprofiler) to their clients. Without a subcommand, list open
+    doors.
 
     \b
-    swell door address genai                  an address that needs no header, for you
-    swell door addresses                      which were made; swell door revoke ID takes one back
-    swell door open genai --port 5000         a plain port on this machine, for everybody on it
+    swell door address genai                  print a URL that needs no header
+    swell door addresses                      list URLs; swell door revoke ID revokes one
+    swell door open genai --port 5000         open a local port to everyone on this machine
     curl http://127.0.0.1:5000/get_all_jobs
     """
     if ctx.invoked_subcommand is None:
@@ -42,32 +43,32 @@ def listing(client: Client, output: str = "table") -> int:
     if output in ("json", "yaml"):
         print_document(doors, output)
     elif not doors:
-        print("no door is open; open one with: swell door open genai --port 5000")
+        print("no door is open; to open one, run: swell door open genai --port 5000")
     else:
         rows = [[str(door["port"]), door["name"], door["owner"], door["problem"] or door["url"]] for door in doors]
-        print_table(["PORT", "DOOR", "IN THE NAME OF", "ADDRESS"], rows)
+        print_table(["PORT", "DOOR", "ACTS AS", "ADDRESS"], rows)
     return 0
 
 
 @command.command("open")
 @click.argument("name", metavar="DOOR")
-@click.option("--port", type=click.IntRange(0, 65535), required=True, help="On loopback; 0: any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), required=True, help="Port on loopback; 0 chooses a free one.")
 @click.option(
     "--as",
     "user",
     metavar="USER",
-    help="In whose name it acts, never root's; only root may name another.  [default: yours]",
+    help="User that requests act as, never root. Only root can name another user.  [default: you]",
 )
 @with_client
 def open_door(client: Client, name: str, port: int, user: str | None) -> int:
-    """Serve a door on a port of its own, without any token. Admins only.
+    """Serve a door on its own port, without a token. Administrators only.
 
-    Everybody on this machine can use it, in that user's name. It is open again after a restart, until you close it.
+    Everyone on this machine can use it as that user. It stays open across restarts until you close it.
     """
     from swell.cli.printing import say
 
     door = client.open_door(name, port, user=user)
-    say(f"door {door['name']} is open; everybody on this machine can act in the name of {door['owner']} there")
+    say(f"door {door['name']} is open; everyone on this machine can use it as user {door['owner']}")
     if door["warning"]:
         say(door["warning"])
     print(door["url"])
@@ -75,7 +76,7 @@ def open_door(client: Client, name: str, port: int, user: str | None) -> int:
 
 
 @command.command("close")
-@click.option("--port", type=click.IntRange(1, 65535), required=True, help="As `swell door` lists it.")
+@click.option("--port", type=click.IntRange(1, 65535), required=True, help="A port that `swell door` lists.")
 @with_client
 def close_door(client: Client, port: int) -> int:
     """Close a port."""
@@ -88,38 +89,44 @@ def close_door(client: Client, port: int) -> int:
 
 @command.command("address")
 @click.argument("name", metavar="DOOR")
-@click.option("--lasts", metavar="TIME", default="30d", show_default=True, help="As in 12h or 30d; at most 366d.")
+@click.option(
+    "--lasts",
+    metavar="TIME",
+    default="30d",
+    show_default=True,
+    help="How long the address is valid, for example 12h or 30d; at most 366d.",
+)
 @with_client
 def address(client: Client, name: str, lasts: str) -> int:
-    """Print an address that needs no header, for clients that cannot send one.
+    """Print a URL that works without a header, for clients that cannot send one.
 
-    Whoever has it can use that door in your name until it expires, or you revoke it (swell door revoke ID).
+    Whoever has the URL can use the door as you until it expires or you revoke it (swell door revoke ID).
     """
     from swell.cli.printing import say
-    from swell.cli.up import read_duration
+    from swell.cli.settings import read_duration
 
     made = client.door_address(name, lasts_s=read_duration(lasts, "--lasts"))
-    say(f"address {made['id']} of door {name} is good until {made['expires_at']}, and is not shown again")
+    say(f"address {made['id']} of door {name} is valid until {made['expires_at']}; it is not shown again")
     print(made["address"])
     return 0
 
 
 @command.command("addresses")
-@click.option("--all-users", is_flag=True, help="Everybody's; for administrators.")
+@click.option("--all-users", is_flag=True, help="All users' addresses. Administrators only.")
 @output_option
 @with_client
 def addresses(client: Client, all_users: bool, output: str) -> int:
-    """List the addresses that were made, without what makes them work."""
+    """List the addresses without their secrets."""
     from swell.cli.printing import print_document, print_table, until
 
     found = client.door_addresses(all_users=all_users)
     if output in ("json", "yaml"):
         print_document(found, output)
     elif not found:
-        print("there is no address; make one with: swell door address genai")
+        print("no addresses; to make one, run: swell door address genai")
     else:
         rows = [[one["id"], one["door"], one["user"], until(one)] for one in found]
-        print_table(["ID", "DOOR", "IN THE NAME OF", "UNTIL"], rows)
+        print_table(["ID", "DOOR", "ACTS AS", "UNTIL"], rows)
     return 0
 
 
@@ -127,7 +134,7 @@ def addresses(client: Client, all_users: bool, output: str) -> int:
 @click.argument("address", metavar="ID")
 @with_client
 def revoke(client: Client, address: str) -> int:
-    """Take an address back: whoever uses it finds nothing there from now on."""
+    """Revoke an address: requests to it get "not found" from now on."""
     from swell.cli.printing import say
 
     client.revoke_door_address(address)

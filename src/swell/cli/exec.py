@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,51 +15,79 @@ from swell.cli.options import job_argument, with_client
 if TYPE_CHECKING:
     from swell.client import Client
     from swell.client.remote import Remote
-    from swell.state import StateFolder
+    from swell.machine.state_folder import StateFolder
 
 SHELL = "/bin/sh"
 PROBE = (SHELL, "-c", ":")
+POD_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
+CONTAINER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 EXIT_NOT_FOUND, EXIT_NOT_RUN = 127, 126  # as a shell has it
 
 
 @click.command("exec")
-@click.option("--rank", metavar="R", type=int, help="Task: a gang's rank or an array's index.  [default: the first]")
+@click.option(
+    "--rank", metavar="R", type=int, help="Task: a rank of a gang or an index of an array.  [default: the first]"
+)
 @job_argument()
 @click.argument("argv", metavar="[--] [COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @with_client
 def command(client: Client, job: str, rank: int | None, argv: tuple[str, ...]) -> int:
-    """Run a command beside a running job: in its folder, with its environment and GPUs; a shell by default.
+    """Run a command next to a running job, with the job's folder, environment and GPUs. The default is a shell.
 
     \b
-    swell exec train                         look around where it runs
+    swell exec train                         open a shell
     swell exec train -- nvidia-smi
     swell exec train --rank 1 -- py-spy dump --pid 4711
 
-    Of a job in a container it is run in the container, of one on Kubernetes in its pod, with your kubectl; an image
-    without a shell needs a COMMAND that it has. It ends with the job at the latest, and exits with the command's
-    code; a failure of Swell itself is 125.
+    For a job with an image, the command runs in the job's container; on Kubernetes, in its pod, through your kubectl.
+    If the image has no shell, name a COMMAND in the image. The command ends when the job ends. swell exec exits with
+    the command's exit code, or with 125 if Swell itself failed.
     """
     from swell.errors import Conflict
+    from swell.machine.worker_options import host_name
 
     place = client.place(job, rank=rank)
-    if place["runtime"][:1] == ["kubectl"]:
+    if is_pod(place):
         return _enter(job, place, argv, dict(os.environ), _cluster(client.state))
     if client.is_elsewhere:
         raise Conflict(
-            f"job {job} runs on {place['node']}, where {client.state} put it, and only there can it be entered; "
-            "log in to that machine and repeat it"
+            f"job {job} of {client.state} runs on {place['node']}; log in to that machine and run this command there"
         )
-    if place["node"] != socket.gethostname():
+    if place["node"] != host_name():
         raise Conflict(
-            f"job {job} runs on {place['node']}, and this is {socket.gethostname()}; log in there and repeat"
+            f"job {job} runs on {place['node']}, but this is {host_name()}; log in to that machine and "
+            "run this command there"
         )
     if place["container"] is not None:
+        refuse_other_program(place)
         folder = place["runtime_folder"]
         known = {} if folder is None else {"XDG_RUNTIME_DIR": folder}
         return _enter(job, place, argv, {**os.environ, **known})
     environment, folder = _surroundings(place["pid"], job)
     os.chdir(folder)
     return _become(list(argv or (environment.get("SHELL") or SHELL,)), environment)
+
+
+def is_pod(place: dict[str, Any]) -> bool:
+    """Only a server that works on a cluster answers so; nothing in it can be taken for an option of kubectl."""
+    match place["runtime"]:
+        case ["kubectl", "--namespace", str(namespace)]:
+            names = (namespace, str(place["container"]))
+            return place["pid"] is None and all(POD_NAME.fullmatch(name) for name in names)
+    return False
+
+
+def refuse_other_program(place: dict[str, Any]) -> None:
+    """What a server says becomes a command of whoever types it: a program other than these never does."""
+    from swell.errors import Denied
+    from swell.model.launch import runtime_name
+
+    program, name = next(iter(place["runtime"]), ""), place["container"]
+    if runtime_name(program) is None or not CONTAINER_NAME.fullmatch(str(name)):
+        raise Denied(
+            f"the server says that {program!r} enters the container {name!r}; swell exec runs only podman and docker, "
+            "with a container's name; ask whoever runs the server"
+        )
 
 
 def _enter(
@@ -69,7 +97,7 @@ def _enter(
     environment: dict[str, str],
     cluster: list[str] | None = None,
 ) -> int:
-    """`cluster`: which, for kubectl; None: a container of this machine."""
+    """`cluster`: kubectl's options for the cluster; None for a container on this machine."""
     if not argv:
         refuse_without_shell(job, _words(place, cluster, (), PROBE), environment)
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -86,7 +114,7 @@ def _words(
 
 
 def refuse_without_shell(job: str, enter: list[str], environment: dict[str, str]) -> None:
-    """Many images have none. Asked before: how a shell was left and that there is none look the same afterwards."""
+    """Check for a shell first, because many images have none: afterwards, a shell's own exit code looks the same."""
     import subprocess
 
     from swell.errors import Conflict
@@ -98,14 +126,14 @@ def refuse_without_shell(job: str, enter: list[str], environment: dict[str, str]
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}"
         raise Conflict(
-            f"{SHELL} cannot be run in the container of job {job}: {said}; "
-            f"if its image has no shell, name a program that it has: swell exec {job} -- PROGRAM"
+            f"{SHELL} cannot be run in the container of job {job}: {said}; if its image has no shell, name a "
+            f"program in the image: swell exec {job} -- PROGRAM"
         )
 
 
 def _cluster(state: StateFolder | Remote) -> list[str]:
-    """The one that the server was told of, which need not be the one that kubectl is set to; elsewhere, kubectl's."""
-    from swell.state import StateFolder as Folder
+    """The server's cluster, which may differ from kubectl's current context; for a remote server, kubectl's context."""
+    from swell.machine.state_folder import StateFolder as Folder
 
     if not isinstance(state, Folder):
         return []
@@ -115,7 +143,7 @@ def _cluster(state: StateFolder | Remote) -> list[str]:
 
 
 def _surroundings(pid: int | None, job: str) -> tuple[dict[str, str], str]:
-    """Read here, by the person who asks: the kernel says whether they may."""
+    """Read as the user who asks: the kernel decides whether they may."""
     from swell.errors import Conflict, Denied
 
     try:
@@ -123,15 +151,17 @@ def _surroundings(pid: int | None, job: str) -> tuple[dict[str, str], str]:
         pairs = (process / "environ").read_bytes().split(b"\0")
         folder = os.readlink(process / "cwd")  # noqa: PTH115  a path of bytes that need not be UTF-8
     except FileNotFoundError:
-        raise Conflict(f"job {job} has just ended; there is nothing to enter") from None
+        raise Conflict(f"job {job} has just ended; swell exec needs a running job") from None
     except PermissionError:
-        raise Denied(f"process {pid} of job {job} is somebody else's; only who runs it may enter it") from None
+        raise Denied(
+            f"process {pid} of job {job} belongs to another user; only its owner can run commands in it"
+        ) from None
     found = dict(os.fsdecode(pair).split("=", 1) for pair in pairs if b"=" in pair)
     return {**found, **{name: os.environ[name] for name in ("TERM",) if name in os.environ}}, folder
 
 
 def _readable(keeper: int | None) -> Path:
-    """On a box server the keeper is root's; what it started is the user's."""
+    """On a box server the keeper runs as root; its child process runs as the user."""
     process = Path(f"/proc/{keeper}")
     if os.access(process / "environ", os.R_OK):
         return process
@@ -145,7 +175,7 @@ def _become(argv: list[str], environment: dict[str, str]) -> int:
     try:
         os.execvpe(argv[0], argv, environment)  # noqa: S606  becoming it is the point: terminals and signals work
     except FileNotFoundError:
-        say(f"there is no command {argv[0]!r} on the job's PATH")
+        say(f"command {argv[0]!r} was not found on the job's PATH")
         return EXIT_NOT_FOUND
     except OSError as error:
         say(f"{argv[0]!r} cannot be run: {error.strerror}")

@@ -1,6 +1,6 @@
-"""How is a job shown while it lives?
+"""How is a job shown until it ends?
 
-Its state is waited for in the main thread; one thread per task copies its log. Words about the job go to standard
+The main thread waits for the job's state; one thread per task copies its log. Messages about the job go to standard
 error, its output to standard output.
 """
 
@@ -9,15 +9,17 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from swell.cli.printing import say, say_end
 from swell.client.client import Client
 from swell.client.connection import NoServer
 from swell.client.embedded import ensure_server
-from swell.client.job import POLL_S
+from swell.client.find import typed
+from swell.client.job import POLL_S, RESTART_S
 from swell.errors import SwellError
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from swell.client import Job
@@ -28,7 +30,7 @@ FOLLOWED_MAX = 16  # more tasks than this on one terminal help nobody
 
 
 class Follower:
-    """Shows one job; may be interrupted and go on where it was, without showing anything twice."""
+    """Shows one job; can be interrupted and resumed without showing anything twice."""
 
     def __init__(self, client: Client, job: Job) -> None:
         self._client = client
@@ -38,7 +40,7 @@ class Follower:
         self._copied = 0  #: attempts whose output is shown, or being shown
 
     def until_ended(self) -> None:
-        """Then say how, if that was not well."""
+        """Follow the job until it ends, then print how it ended unless it succeeded."""
         job = self._job
         self._let_pass()
         while not job.has_ended:
@@ -52,25 +54,25 @@ class Follower:
         _show_end(job)
 
     def _copy_new_attempts(self) -> None:
-        """Each life of the job has its own output; they are shown one after the other."""
+        """Each attempt of the job has its own output; they are shown one after the other."""
         if self._job.document["attempts"] == self._copied:
             return
-        document = self._client.show(self._job.id)
+        document = self._client.patiently(partial(self._client.show, self._job.id), RESTART_S)
         if document["spec"]["array"] is not None:
             if not self._copied:
-                _point_to_tasks(self._job)
+                _point_to_tasks(self._client, self._job)
             self._copied = len(document["attempts"])
             return
         for attempt in document["attempts"][self._copied :]:
             for copier in self._copiers:
                 copier.join()
             if attempt["number"] > 1:
-                say(f"job {self._job.id} goes on as attempt {attempt['number']}, width {attempt['width']}")
-            self._copiers = _copiers(self._client, self._job, attempt)
+                say(f"job {self._job.id} continues as attempt {attempt['number']}, width {attempt['width']}")
+            self._copiers = copiers(self._client, self._job, attempt)
             self._copied = attempt["number"]
 
     def _let_pass(self) -> None:
-        """The first moments are not worth a line; what lasts longer is."""
+        """Print why the job waits, but not in the first moments."""
         until = time.monotonic() + PASSING_S
         while (reason := self._job.document["reason"]) and reason["code"] in PASSING:
             left = until - time.monotonic()
@@ -79,45 +81,52 @@ class Follower:
             self._job.refresh(wait_s=left)
 
     def _wait_for_change(self) -> None:
-        """A server that crashed is started again; one that was stopped on purpose stays down."""
+        """Restart a server that crashed; leave down one that was stopped on purpose."""
         state = self._client.state
         try:
             self._job.refresh(wait_s=POLL_S)
         except NoServer:
-            if not isinstance(state, StateFolder):
+            if not isinstance(state, StateFolder) or state.socket is not None:
                 raise
             if not state.server_file.exists():
-                number = self._job.id
+                again = f"{typed('up -d', state)}, then {typed(f'logs -f {self._job.id}', state)}"
                 raise NoServer(
-                    f"the server of {state} was stopped; job {number} goes on: swell up -d, then swell logs -f {number}"
+                    f"the server of {state} was stopped; job {self._job.id} keeps running; to see it again: {again}"
                 ) from None
-            say("the server has died; starting it again (the job goes on)")
+            say("the server has crashed; restarting it (the job keeps running)")
             ensure_server(state)
 
     def _say_why_it_waits(self) -> None:
+        """Why it does not run yet, or what keeps it from starting or going on."""
         reason = self._job.document["reason"]
-        text = f"waits: {reason['message']}" if reason and self._job.state == "queued" else ""
+        text = ""
+        if reason and self._job.state == "queued":
+            text = f"waits: {reason['message']}"
+        elif reason and reason["evidence"].get("trouble"):
+            text = f"is {self._job.state}: {reason['message']}"
         if text and text != self._said:
             say(f"job {self._job.id} {text}")
             self._said = text
 
 
-def _point_to_tasks(job: Job) -> None:
-    say(f"job {job.id} has {job.document['tasks']['total']} tasks; see one with: swell logs --rank I {job.id}")
+def _point_to_tasks(client: Client, job: Job) -> None:
+    one, each = (typed(f"logs {which} {job.id}", client.state) for which in ("--rank I", "--all -f"))
+    say(f"job {job.id} has {job.document['tasks']['total']} tasks; to see one: {one}; to see all running tasks: {each}")
 
 
-def _copiers(client: Client, job: Job, attempt: dict[str, Any]) -> list[threading.Thread]:
+def copiers(client: Client, job: Job, attempt: dict[str, Any]) -> list[threading.Thread]:
     total = len(attempt["placements"])
     if total > FOLLOWED_MAX:
-        say(f"showing ranks 0 to {FOLLOWED_MAX - 1} of {total}; see others with: swell logs -f --rank R {job.id}")
+        see = typed(f"logs -f --rank R {job.id}", client.state)
+        say(f"showing ranks 0 to {FOLLOWED_MAX - 1} of {total}; to see others: {see}")
     ranks = range(min(total, FOLLOWED_MAX))
-    threads = [_copier(client, job.id, attempt["number"], rank, prefixed=total > 1) for rank in ranks]
+    threads = [copier(client, job.id, attempt["number"], rank, prefixed=total > 1) for rank in ranks]
     for thread in threads:
         thread.start()
     return threads
 
 
-def _copier(client: Client, job: int, attempt: int, rank: int, *, prefixed: bool) -> threading.Thread:
+def copier(client: Client, job: int, attempt: int, rank: int, *, prefixed: bool) -> threading.Thread:
     def copy() -> None:
         out = sys.stdout.buffer
         line = b""
@@ -128,11 +137,11 @@ def _copier(client: Client, job: int, attempt: int, rank: int, *, prefixed: bool
                     out.flush()
                     continue
                 *lines, line = (line + piece).split(b"\n")
-                _write_lines(out, rank, lines)
+                write_lines(out, rank, lines)
             if line:
-                _write_lines(out, rank, [line])
+                write_lines(out, rank, [line])
         except (SwellError, OSError) as error:
-            say(f"the log of task {rank} breaks off here: {error}")
+            say(f"the log of task {rank} is cut off here: {error}")
 
     return threading.Thread(target=copy, daemon=True)
 
@@ -140,7 +149,7 @@ def _copier(client: Client, job: int, attempt: int, rank: int, *, prefixed: bool
 _printing = threading.Lock()
 
 
-def _write_lines(out: Any, rank: int, lines: list[bytes]) -> None:
+def write_lines(out: Any, rank: int, lines: list[bytes]) -> None:
     with _printing:
         for line in lines:
             out.write(b"%d| %s\n" % (rank, line))
@@ -148,14 +157,18 @@ def _write_lines(out: Any, rank: int, lines: list[bytes]) -> None:
 
 
 def _show_progress(job: Job) -> None:
+    if job.document.get("is_array") and sys.stderr.isatty():  # a server of before does not say
+        print(f"\r\x1b[K{_progress(job)}", end="", file=sys.stderr, flush=True)
+
+
+def _progress(job: Job) -> str:
     tasks = job.document["tasks"]
-    if tasks["total"] > 1 and job.document["width_max"] != tasks["total"] and sys.stderr.isatty():
-        done = tasks["succeeded"] + tasks["failed"]
-        line = f"{done} of {tasks['total']} tasks done, {tasks['running']} running, {tasks['failed']} failed"
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+    done = tasks["succeeded"] + tasks["failed"]
+    return f"{done} of {tasks['total']} tasks done, {tasks['running']} running, {tasks['failed']} failed"
 
 
 def _show_end(job: Job) -> None:
-    if job.document["tasks"]["total"] > 1 and sys.stderr.isatty():
-        print(file=sys.stderr)
+    if job.document.get("is_array"):
+        line = f"job {job.id}: {_progress(job)}"
+        print(f"\r\x1b[K{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
     say_end(job)

@@ -1,4 +1,4 @@
-"""`swell login`"""
+"""`swell login` and `swell logout`"""
 
 from __future__ import annotations
 
@@ -14,13 +14,25 @@ if TYPE_CHECKING:
 
 
 @click.command("login")
-@click.option("--token-file", metavar="FILE", help="Has your token; read again when it was refused.")
-@click.option("--token-command", metavar="WORDS", help="Prints your token; run when one is needed, kept nowhere.")
-@click.option("--ca", metavar="FILE", help="Who vouches for the server, in PEM.  [default: whom this machine trusts]")
-@click.option("--fingerprint", metavar="SHA256", help="Of its certificate, as `swell up` printed it there.")
-@click.option("--insecure-http", is_flag=True, help="Send the token over http, where everybody on the way reads it.")
+@click.option("--token-file", metavar="FILE", help="File with your token; read again after a token was refused.")
+@click.option(
+    "--token-command",
+    metavar="WORDS",
+    help="Command that prints your token; run when a token is needed. The token is not stored.",
+)
+@click.option(
+    "--ca", metavar="FILE", help="CA certificates for the server, in PEM.  [default: the CAs this machine trusts]"
+)
+@click.option(
+    "--fingerprint",
+    metavar="SHA256",
+    help="SHA-256 fingerprint of the server's certificate, as `swell up` printed it there.",
+)
+@click.option(
+    "--insecure-http", is_flag=True, help="Allow plain http, where everyone on the network path can read the token."
+)
 @click.argument("url")
-def command(
+def login(
     url: str,
     token_file: str | None,
     token_command: str | None,
@@ -28,16 +40,17 @@ def command(
     fingerprint: str | None,
     insecure_http: bool,
 ) -> int:
-    """Use a server elsewhere, as one in a cluster, from now on.
+    """Use a server on another machine or in a cluster from now on.
 
     \b
     swell login https://swell.example.org --token-command "kubectl create token anna -n ml --duration 8h"
     swell login https://box.lab:8443 --token-file ~/token      # from `swell token create`, on the box
     swell login http://localhost:8080 --token-file ~/token     # kubectl -n swell port-forward svc/swell 8080
 
-    The address and the token are tried first. Both are then in ~/.config/swell/server.json, the token itself is not.
-    Without --token-file and --token-command each command reads SWELL_TOKEN_FILE, or SWELL_API_TOKEN. A server for whose
-    certificate nobody vouches is known again by its fingerprint: compare it with what `swell up` printed.
+    The command first checks the address and the token. It then stores the address and where the token comes from in
+    ~/.config/swell/server.json, but not the token itself. Without --token-file and --token-command, each command
+    reads SWELL_TOKEN_FILE or SWELL_API_TOKEN. If no trusted CA signed the server's certificate, it is recognized by
+    its fingerprint: compare that with the one `swell up` printed.
     """
     from swell.cli.printing import say
     from swell.client.login import Login, write_login
@@ -45,9 +58,10 @@ def command(
     from swell.errors import Rejected
 
     if token_file is not None and token_command is not None:
-        raise Rejected("a token comes from --token-file or from --token-command, and both are given; leave one out")
+        raise Rejected("--token-file and --token-command are both given; use only one of them")
     if ca is not None and fingerprint is not None:
-        raise Rejected("a server is known by --ca or by --fingerprint, and both are given; leave one out")
+        raise Rejected("--ca and --fingerprint are both given; use only one of them")
+    _check_ca(url, ca)
     login = Login(
         url=url,
         token_file=_absolute(token_file),
@@ -62,9 +76,23 @@ def command(
         login = _after_asking(login, problem)
         found = _try(login)
     write_login(login)
-    say(f"commands now ask {url} (Swell {found['version']}), where you are {found['user']}; swell logout forgets it")
+    say(
+        f"commands now use {url} (Swell {found['version']}) as user {found['user']}; to stop using it, run: "
+        "swell logout"
+    )
     _say_what_comes_first()
     return 0
+
+
+def _check_ca(url: str, ca: str | None) -> None:
+    from swell.errors import Rejected
+
+    if ca is None:
+        return
+    if not url.lower().startswith("https:"):
+        raise Rejected(f"--ca needs an https:// address, and {url} is not one; leave --ca out, or write https://")
+    if not Path(ca).expanduser().is_file():
+        raise Rejected(f"--ca {ca}: no such file; name a PEM file with the CA certificates for {url}")
 
 
 def _try(login: Login) -> dict[str, Any]:
@@ -73,12 +101,12 @@ def _try(login: Login) -> dict[str, Any]:
 
     found = Client(login.remote()).server()
     if not isinstance(found, dict) or not {"version", "user"} <= found.keys():
-        raise SwellError(f"{login.url} answers, and is no Swell server of this version; log in to the address of one")
+        raise SwellError(f"{login.url} answers, but not as a Swell server of this version; check the address")
     return found
 
 
 def _after_asking(login: Login, problem: Untrusted) -> Login:
-    """As ssh does with a host that it does not know; nobody at a terminal, nobody to ask."""
+    """Ask whether to trust an unknown certificate, as ssh does with a host key; only at a terminal."""
     from dataclasses import replace
 
     from swell.cli.printing import say
@@ -87,9 +115,11 @@ def _after_asking(login: Login, problem: Untrusted) -> Login:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise problem
     shown = fetch_fingerprint(login.remote().url)
-    say(f"nobody vouches for the certificate of {login.url}. Its SHA-256 fingerprint is")
+    say(f"the certificate of {login.url} is not signed by a CA that this machine trusts. Its SHA-256 fingerprint is")
     say(f"  {shown}")
-    if not click.confirm("Is that what `swell up` printed there? Trust it from now on?", err=True):
+    if not click.confirm(
+        "Did `swell up` print the same fingerprint there? Trust this certificate from now on?", err=True
+    ):
         raise problem
     return replace(login, fingerprint=shown)
 
@@ -99,11 +129,11 @@ def _absolute(path: str | None) -> str | None:
 
 
 def _say_what_comes_first() -> None:
-    """A login that something else hides is no mistake, but nobody should wonder."""
+    """Tell the user if another setting takes precedence over this login."""
     from swell.cli.printing import say
     from swell.client.find import choose
     from swell.errors import SwellError
-    from swell.state import StateFolder
+    from swell.machine.state_folder import StateFolder
 
     try:
         chosen = choose()
@@ -111,4 +141,18 @@ def _say_what_comes_first() -> None:
         say(f"not in this shell: {problem}")
         return
     if isinstance(chosen.server, StateFolder) or chosen.why.startswith("SWELL_"):
-        say(f"not in this shell: {chosen.server} comes first, because {chosen.why}")
+        say(f"not in this shell: {chosen.server} is used instead, because {chosen.why}")
+
+
+@click.command("logout")
+def logout() -> int:
+    """Stop using the server of `swell login`. Jobs keep running there, and tokens stay valid until they expire."""
+    from swell.cli.printing import say
+    from swell.client.login import forget_login, login_file
+
+    say(
+        "logged out; commands no longer use a remote server"
+        if forget_login()
+        else f"not logged in: {login_file()} does not exist"
+    )
+    return 0

@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 @output_option
 @with_client
 def command(client: Client, output: str) -> int:
-    """Machines, what is free on them, and who holds each GPU."""
-    from swell.cli.printing import print_document, print_table
+    """List nodes, their free resources and the jobs on them; with -o wide, also who holds each GPU."""
+    from swell.cli.printing import print_document, print_table, visible
 
     nodes = client.nodes()
     if output in ("json", "yaml"):
         print_document(nodes, output)
         return 0
     if not nodes:
-        print("no machine has offered itself yet; the worker is probably still starting")
+        print("no nodes yet; the worker is probably still starting")
         return 0
     header = ["NODE", "STATE", "CPUS FREE", "MEMORY FREE", "GPUS FREE", "JOBS"]
     rows = [_row(node) for node in nodes]
     if output == "wide":
-        header.append("CONTAINERS")
-        rows = [[*row, node["container_runtime"] or "none"] for row, node in zip(rows, nodes, strict=True)]
+        header += ["CONTAINERS", "TAG", "GROUP", "BACKEND", "ID", "LOG"]
+        rows = [[*row, *_wide(node)] for row, node in zip(rows, nodes, strict=True)]
     print_table(header, rows)
-    for line in (*gpu_lines(nodes), *limit_lines(nodes)):
-        print(line)
+    for line in (*(gpu_lines(nodes) if output == "wide" else ()), *limit_lines(nodes)):
+        print(visible(line))
     return 0
 
 
 def limit_lines(nodes: list[dict[str, Any]]) -> list[str]:
-    """What jobs are not kept to there; the reasons are often one and the same."""
+    """The limits that a node does not enforce, grouped by reason."""
     lines = []
     for node in nodes:
         reasons: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ def limit_lines(nodes: list[dict[str, Any]]) -> list[str]:
 
 
 def gpu_lines(nodes: list[dict[str, Any]]) -> list[str]:
-    """Of several nodes each line names its own; a cluster may not say how much memory a GPU has."""
+    """For -o wide: one line per GPU, which names its node if there are several. A cluster may not report GPU memory."""
     lines = []
     for node in nodes:
         where = f"{node['name']}  " if len(nodes) > 1 else ""
@@ -62,11 +62,17 @@ def gpu_lines(nodes: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _state(node: dict[str, Any]) -> str:
+    words = ["ready" if node["reachable"] else "unreachable"]
+    words += [word for word in ("cordoned", "preemptible") if node.get(word)]  # a server of before says neither
+    return ", ".join(words)
+
+
 def _row(node: dict[str, Any]) -> list[str]:
     free = sum(_used_by(gpu) == "free" for gpu in node["gpus"])
     return [
         node["name"],
-        "ready" if node["reachable"] else "out of reach",
+        _state(node),
         f"{node['cpus_free']:g} of {node['cpus']:g}",
         f"{node['memory_mib_free'] / 1024:.1f} of {node['memory_mib'] / 1024:.1f} GiB",
         f"{free} of {len(node['gpus'])}",
@@ -74,12 +80,21 @@ def _row(node: dict[str, Any]) -> list[str]:
     ]
 
 
+def _wide(node: dict[str, Any]) -> list[str]:
+    """A server of before says nothing of workers."""
+    backend = node.get("backend") or {}
+    words = [node.get("tag"), node.get("group"), *(backend.get(name) for name in ("backend", "id", "log"))]
+    return [node["container_runtime"] or "none", *(word or "-" for word in words)]
+
+
 def _used_by(gpu: dict[str, Any]) -> str:
     parts = [f"job {gpu['job']}"] if gpu["job"] is not None else []
     shares = Counter((share["job"], share["memory_mib"]) for share in gpu["shares"])  # an array may have many
     parts += [f"job {job} {f'{count} x ' * (count > 1)}{mib} MiB" for (job, mib), count in shares.items()]
     if gpu["outsiders_mib"]:
-        parts.append(f"processes outside Swell {gpu['outsiders_mib']} MiB" if gpu["memory_mib"] else "others' pods")
+        parts.append(
+            f"processes outside Swell {gpu['outsiders_mib']} MiB" if gpu["memory_mib"] else "pods outside Swell"
+        )
     if gpu["shares"]:
         parts.append(f"{gpu['memory_mib_free']} MiB free")
     return ", ".join(parts) or "free"

@@ -1,9 +1,10 @@
-"""How do things look on a terminal, in a pipe, in JSON?"""
+"""How is output printed on a terminal, in a pipe, and as JSON?"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -26,6 +27,31 @@ COLOURS = {
 }
 
 
+#: What a terminal obeys instead of showing it: control characters, and marks that turn the direction of what follows.
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """Text from others without control characters, so that it cannot move the cursor. Not applied to the output of
+    jobs."""
+    return OBEYED.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def visible_in(document: Any) -> Any:
+    """Apply `visible` to all strings of a document, at any depth."""
+    if isinstance(document, str):
+        return visible(document)
+    if isinstance(document, list):
+        return [visible_in(one) for one in document]
+    if isinstance(document, dict):
+        return {visible(str(name)): visible_in(value) for name, value in document.items()}
+    return document
+
+
 def print_document(document: object, output: str) -> None:
     if output == "yaml":
         import yaml
@@ -44,12 +70,13 @@ def paint(text: str, state: str) -> str:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, states: int | None = None) -> None:
-    """Aligned columns; on a terminal the last one is cut at its edge, in a pipe nothing is."""
+    """Aligned columns; on a terminal the last column is cut at the edge."""
     for line in table_lines(header, rows, states=states):
         print(line)
 
 
 def table_lines(header: Sequence[str], rows: Sequence[Sequence[str]], *, states: int | None = None) -> list[str]:
+    rows = [[visible(cell).replace("\n", "\\n") for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     lines = []
@@ -80,34 +107,62 @@ def moment(text: str | None) -> float | None:
     return None if text is None else datetime.fromisoformat(text).timestamp()
 
 
+def local(text: str) -> str:
+    """A document's time in the local time zone, in seconds; -o json has the exact time."""
+    return datetime.fromisoformat(text).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
 def ran_for(job: dict[str, Any]) -> str:
+    """All its attempts together, without the waits between them."""
     start = moment(job["started_at"])
     if start is None:
         return "-"
-    return duration((moment(job["ended_at"]) or time.time()) - start)
+    if "ran_s" not in job:  # a server of before does not say
+        return duration((moment(job["ended_at"]) or time.time()) - start)
+    since = moment(job["running_since"])
+    return duration(job["ran_s"] + (0.0 if since is None else max(0.0, time.time() - since)))
 
 
 def until(document: dict[str, Any]) -> str:
-    """When something that expires does, for a column."""
+    """The expiry time, for a column."""
     return "expired" if document["is_expired"] else f"{document['expires_at'][:16].replace('T', ' ')} UTC"
 
 
 def say(text: str) -> None:
-    """About the job, not from it: standard error, so that output can be piped."""
-    print(f"swell: {text}", file=sys.stderr, flush=True)
+    """Print a message about a job to standard error, so that the job's output can be piped."""
+    print(f"swell: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def say_end(job: Job) -> None:
-    """How it ended, unless that was well."""
+    """Print how a job ended, unless it succeeded."""
     reason = job.document["reason"]
-    if job.state != "succeeded" and reason:
+    if reason:
         say(f"job {job.id} {job.state}: {reason['message']}")
 
 
 def say_lines(lines: dict[str, str]) -> None:
-    """'name:  text', one below the other."""
+    """Print 'name:  text' lines with aligned texts."""
     for name, text in lines.items():
         print(f"{name + ':':<12}{text}")
+
+
+def start_text(job: dict[str, Any], now: float) -> str:
+    """When a queued job is expected to start: 'in 5m00s to 1h20m', 'not before 20m'; empty: nobody can say."""
+    expected = job.get("expected_start")  # a server of before does not say
+    if expected is None:
+        return ""
+    earliest = max(0.0, (moment(expected["earliest"]) or now) - now)
+    latest = moment(expected["latest"]) if expected["latest"] else None
+    return between_text(earliest, None if latest is None else max(0.0, latest - now))
+
+
+def between_text(earliest_s: float, latest_s: float | None) -> str:
+    """Two durations from now on; `latest_s` None: nobody can say."""
+    if latest_s is None:
+        return f"not before {duration(earliest_s)}"
+    if int(latest_s) <= int(earliest_s):
+        return "in a moment" if earliest_s < 1 else f"in {duration(earliest_s)}"  # a job that waits never starts now
+    return f"in {duration(earliest_s)} to {duration(latest_s)}"
 
 
 def why_text(job: dict[str, Any]) -> str:
@@ -116,7 +171,7 @@ def why_text(job: dict[str, Any]) -> str:
 
 
 def event_detail(event: dict[str, Any]) -> str:
-    """'width=2 nodes=a,b': what an event says beside its kind."""
+    """The fields of an event, as in 'width=2 nodes=a,b'."""
     given = {key: value for key, value in event["detail"].items() if value is not None}
     return " ".join(
         f"{key}={','.join(map(str, value)) if isinstance(value, list) else value}" for key, value in given.items()

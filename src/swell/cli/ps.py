@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import output_option, with_client
+from swell.cli.options import output_option, say_if_nobody, with_client
+from swell.model.quantity import number_of
 
 if TYPE_CHECKING:
     from swell.client import Client
@@ -21,17 +22,17 @@ STATES = ("running", "starting", "stopping", "queued", "held", "succeeded", "fai
 
 
 @click.command("ps")
-@click.option("-a", "--all", is_flag=True, help="Also jobs that ended more than a day ago.")
-@click.option("-u", "--user", metavar="USER", help="This user's.  [default: yours]")
-@click.option("--all-users", is_flag=True, help="Everybody's; of others what a queue shows.")
-@click.option("-w", "--watch", is_flag=True, help="Show it again every 2 seconds.")
-@click.option("--limit", type=click.IntRange(1), help=f"At most so many.  [default: {ROWS} in tables]")
+@click.option("-a", "--all", is_flag=True, help="Include jobs that ended more than a day ago.")
+@click.option("-u", "--user", metavar="USER", help="This user's jobs.  [default: yours]")
+@click.option("--all-users", is_flag=True, help="All users' jobs; others' with limited detail.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh the list every 2 seconds.")
+@click.option("--limit", type=click.IntRange(1), help=f"Show at most N jobs.  [default: {ROWS} in tables]")
 @output_option
 @with_client
 def command(client: Client, output: str, watch: bool, limit: int | None, **which: Any) -> int:
-    """List jobs: active ones first, then those that ended in the last day.
+    """List jobs: first the active jobs, then those that ended within the last day.
 
-    With -o json or yaml all of them are printed; docs/json.md lists the fields.
+    -o json and -o yaml print all jobs; docs/json.md lists the fields.
     """
     if output == "json" and limit is None and not watch:
         _print_all(client, which)
@@ -41,6 +42,9 @@ def command(client: Client, output: str, watch: bool, limit: int | None, **which
         answer = _fetch(client, which, rows)
         if watch:
             print("\x1b[H\x1b[2J", end="")
+        if which["user"] is not None and not answer["jobs"] and output in ("table", "wide"):
+            say_if_nobody(client, which["user"], "has no jobs")
+            return 0
         _print(answer, output, of_all=which["all_users"])
         if not watch:
             return 0
@@ -56,7 +60,7 @@ def _fetch(client: Client, which: dict[str, Any], limit: int | None) -> dict[str
 
 
 def _print_all(client: Client, which: dict[str, Any]) -> None:
-    """One job per line, as it comes: reading and writing ten thousand of them again would cost a second."""
+    """Print one job per line without parsing it: to parse and print ten thousand jobs would take a second."""
     from swell.client.connection import path
 
     lines = client.connection.raw("GET", path("jobs", **which, lines=True)).data.rstrip(b"\n")
@@ -73,30 +77,31 @@ def _print(answer: dict[str, Any], output: str, *, of_all: bool) -> None:
     elif output == "yaml":
         print_document(jobs, output)
     elif not jobs:
-        print("no jobs; run one with: swell run -- COMMAND")
+        print("no jobs; to run one: swell run -- COMMAND")
         print(others_line(answer), end="")
     else:
         header, rows = wide_rows(jobs) if output == "wide" else short_rows(jobs, of_all=of_all)
         print_table(header, rows, states=header.index("STATE"))
         print(states_line(answer["states"]))
         if answer["not_shown"]:
-            print(f"({answer['not_shown']} more; --limit N shows more, -o json all)")
+            print(f"({answer['not_shown']} more; --limit N shows more, -o json prints all)")
         print(others_line(answer), end="")
 
 
 def others_line(answer: dict[str, Any]) -> str:
-    """What came by kubectl is its namespace's: without a word, who administers the server would not know of it."""
+    """Mention the jobs of others: jobs created with kubectl belong to their namespace, and an administrator would
+    miss them."""
     count = answer.get("of_others", 0)  # a server of before does not say
-    return f"({count} job{'' if count == 1 else 's'} of others: swell ps --all-users)\n" if count else ""
+    return f"({number_of(count, 'job')} of other users: swell ps --all-users)\n" if count else ""
 
 
 def states_line(states: dict[str, int]) -> str:
-    """'3 running, 120 queued': all that there are, also those beyond the limit."""
+    """The counts of all jobs, including those beyond the limit, as in '3 running, 120 queued'."""
     return ", ".join(f"{states[state]} {state}" for state in STATES if state in states)
 
 
 def short_rows(jobs: list[dict[str, Any]], *, of_all: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Users have a column when all of them were asked for, progress when any job reports it: terminals are narrow."""
+    """Choose the columns: users with --all-users, progress if any job reports it. Terminals are narrow."""
     from swell.cli.printing import duration, moment, ran_for, why_text
 
     now = time.time()
@@ -122,9 +127,13 @@ def short_rows(jobs: list[dict[str, Any]], *, of_all: bool = False) -> tuple[lis
 
 
 def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    from swell.cli.printing import start_text
+
     header, rows = short_rows(jobs, of_all=True)
+    now = time.time()
     extra = [
         [
+            start_text(job, now) or "-",
             ",".join(job["nodes"]) or "-",
             "-" if job["exit_code"] is None else str(job["exit_code"]),
             f"{job['resizes']}/{job['preemptions']}",
@@ -133,12 +142,18 @@ def wide_rows(jobs: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
         for job in jobs
     ]
     wide = [[*row[:-1], *more, row[-1]] for row, more in zip(rows, extra, strict=True)]
-    return [*header[:-1], "NODES", "EXIT", "RESIZED/PREEMPTED", "LOST", header[-1]], wide
+    return [*header[:-1], "STARTS", "NODES", "EXIT", "RESIZED/PREEMPTED", "LOST", header[-1]], wide
 
 
 def _width(job: dict[str, Any]) -> str:
-    low, high = job["width_min"], job["width_max"]
-    return f"{job['width']}/{low}" if low == high else f"{job['width']}/{low}..{high}"
+    """What a job holds and asked for: tasks of all roles, or GPUs; for an array, tasks at once."""
+    held, low, high = job["width"], job["width_min"], job["width_max"]
+    if job.get("is_array"):  # a server of before says none of these
+        return f"{held}/{high}"
+    beside = job.get("tasks_beside", 0)
+    span = f"{low + beside}" if low == high else f"{low + beside}..{high + beside}"
+    is_of_each = job.get("width_unit") == "gpus" and job["tasks"]["total"] > 1
+    return f"{held + beside if held else 0}/{span}" + (" each" if is_of_each else "")
 
 
 def _epochs(progress: dict[str, Any]) -> str:
@@ -156,5 +171,7 @@ def _left(job: dict[str, Any], now: float) -> str:
 
 
 def _tasks(tasks: dict[str, int]) -> str:
+    """How many tasks have ended, how many of them failed, and how many Swell stopped."""
     done = tasks["succeeded"] + tasks["failed"]
-    return f"{done}/{tasks['total']}" + (f" ({tasks['failed']} failed)" if tasks["failed"] else "")
+    told = [f"{tasks[how]} {how}" for how in ("failed", "stopped") if tasks.get(how)]  # a server of before stops none
+    return f"{done}/{tasks['total']}" + (f" ({', '.join(told)})" if told else "")

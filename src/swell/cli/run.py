@@ -2,137 +2,276 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from swell.cli.options import client_for_jobs, state_option, wait_for_nodes_option
+from swell.cli.files import send_files
+from swell.cli.options import (
+    client_for_jobs,
+    once,
+    read_variables,
+    saying_what_is_awaited,
+    state_option,
+    wait_for_nodes_option,
+)
 
 if TYPE_CHECKING:
     from swell.client import Client, Job
 
 
 EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
+LAUNCHERS = ("torchrun", "accelerate")
+#: What is typed for an argument of `Client.submit`, where that is not its name with two dashes.
+OPTIONS = {
+    "mounts": "--mount",
+    "ports": "--port",
+    "inputs": "--input",
+    "outputs": "--output",
+    "uploaded": "--upload",
+    "launcher": "--torchrun or --accelerate",
+}
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
-@click.option("--name", metavar="NAME", help="What to call it.  [default: from the command]")
-@click.option("--gpus", metavar="N|MIN..MAX", help="GPUs of each task.")
-@click.option("--gpu-memory", metavar="SIZE", help="A share of one GPU, as in 6GiB; others share the rest of it.")
-@click.option("--exclusive", is_flag=True, help="Whole GPUs, each with at least --gpu-memory.")
+@click.option("--name", metavar="NAME", help="Job name.  [default: from the command]")
+@click.option("--gpus", metavar="N|MIN..MAX", help="GPUs per task; a range makes the job elastic.")
+@click.option(
+    "--gpu-memory",
+    metavar="SIZE",
+    help="Share one GPU: reserve this much of its memory, for example 6GiB. Other jobs use the rest.",
+)
+@click.option("--exclusive", is_flag=True, help="Whole GPUs, each with at least --gpu-memory of memory.")
 @click.option(
     "--on-overrun",
     metavar="WHAT",
-    help="When it uses more GPU memory than its share: warn, yield (comes back with more) or stop.  [default: warn]",
+    help="What to do if the job uses more GPU memory than its share: warn, yield (requeue it with a larger "
+    "share) or stop.  [default: warn]",
 )
-@click.option("--tasks", metavar="N|MIN..MAX", help="A gang: so many processes, all started together or none.")
-@click.option("--array", metavar="0-99%8", help="Independent tasks, one per index, at most 8 at once.")
-@click.option("--cpus", metavar="N", help="CPUs of each task, fractions allowed.  [default: 1]")
-@click.option("--memory", metavar="SIZE", help="Memory of each task, as in 8GiB.  [default: not counted]")
-@click.option("--priority", metavar="P", help="Higher goes first.  [default: 0]")
+@click.option("--tasks", metavar="N|MIN..MAX", help="Number of tasks (ranks), started all together or not at all.")
+@click.option(
+    "--array",
+    metavar="0-99%8",
+    help="Array of independent tasks, one per index, at most 8 at once. Also: 1,3,5 and 0-100:10.",
+)
+@click.option("--cpus", metavar="N", help="CPUs per task; fractions are allowed.  [default: 1]")
+@click.option("--cpu-limit", metavar="N", help="CPUs a task may use at most.  [default: as many as are free]")
+@click.option("--memory", metavar="SIZE", help="Memory per task, for example 8GiB.  [default: none reserved]")
+@click.option("--priority", metavar="P", help="Priority; higher values start first.  [default: 0]")
 @click.option(
     "--time",
     metavar="TIME",
-    help="Limit, as in 90s, 30m or 2h; 10 is minutes, as for Slurm. A job with one may be fitted in earlier.",
+    help="Time limit, for example 90s, 30m or 2h; a plain number is minutes, as in Slurm. A job with a time "
+    "limit can be backfilled.",
 )
-@click.option("--grace", metavar="TIME", help="Between SIGTERM and SIGKILL when it is stopped.  [default: 30s]")
-@click.option("--epochs", metavar="N", help="How many epochs it trains; it may say so itself.")
-@click.option("--hours", metavar="H", help="Your guess of its run time, until it has measured an epoch.")
+@click.option(
+    "--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL when the job is stopped.  [default: 30s]"
+)
+@click.option("--epochs", metavar="N", help="Number of epochs. The job can also report it.")
+@click.option("--hours", metavar="H", help="Estimated run time in hours; used until an epoch has been measured.")
 @click.option(
     "--resize",
     metavar="WHEN",
-    help="How a running job changes its width: at-checkpoint (where it reports them), immediate (it resumes by "
-    "itself), either (the first if it reports, else the second) or never.  [default: at-checkpoint]",
+    help="When a running job may be resized: at-checkpoint (when it reports a checkpoint), immediate (at any "
+    "time; the job resumes by itself), either (whichever costs less) or "
+    "never.  [default: at-checkpoint]",
 )
-@click.option("--retries", metavar="N", help="Start it again after a failure, so often; preemptions do not count.")
-@click.option("--after", metavar="JOB[:end]", multiple=True, help="Start when that one has succeeded; :end: has ended.")
-@click.option("--notify", metavar="CMD|URL|mailto:", help="Run, POST to or mail this when it has ended.")
-@click.option("--notify-on", metavar="WHEN", help="end, or only error.  [default: end]")
-@click.option("--tensorboard", metavar="DIR", help="TensorBoard on this folder for as long as it runs.")
-@click.option("--checkpoints", metavar="DIR", help="Where it keeps its checkpoints.  [default: in the state folder]")
-@click.option("--min-gpu-utilization", metavar="PERCENT", help="Stop it when none of its GPUs reaches this …")
-@click.option("--utilization-window", metavar="TIME", help="… within this time, as in 30m. Give both.")
+@click.option(
+    "--retries",
+    metavar="N",
+    help="Retry up to N times after a failure, not counting preemptions; for an array, N times per index.",
+)
+@click.option(
+    "--after",
+    metavar="JOB[:end]",
+    multiple=True,
+    help="Start after JOB has succeeded; with :end, after it has ended in any way.",
+)
+@click.option(
+    "--notify",
+    metavar="CMD|URL|mailto:",
+    multiple=True,
+    callback=once,
+    help="When the job has ended, run this command, POST to this URL or mail this address.",
+)
+@click.option(
+    "--notify-on",
+    metavar="WHEN",
+    help="When to notify: end (always) or error (only if it failed or was cancelled).  [default: end]",
+)
+@click.option("--tensorboard", metavar="DIR", help="Run TensorBoard on this log folder while the job runs.")
+@click.option("--checkpoints", metavar="DIR", help="Folder for checkpoints.  [default: in the state folder]")
+@click.option(
+    "--min-gpu-utilization",
+    metavar="PERCENT",
+    help="Stop the job if no GPU of it reaches this utilization within --utilization-window.",
+)
+@click.option(
+    "--utilization-window",
+    metavar="TIME",
+    help="Time for --min-gpu-utilization, for example 30m. Use both options together.",
+)
 @click.option(
     "--env",
     metavar="K=V",
     multiple=True,
-    help="A variable for it, beside your environment (none of which is sent to a server elsewhere).",
+    help="Environment variable, in addition to your environment (which is not sent to a remote server).",
 )
 @click.option(
-    "--workdir", metavar="DIR", type=click.Path(), help="Where it runs.  [default: here; in a cluster its image's]"
+    "--workdir",
+    metavar="DIR",
+    type=click.Path(),
+    help="Working directory.  [default: this folder; in a cluster, the image's]",
 )
-@click.option("--image", metavar="IMAGE", help="Run it in a container of this image (podman or docker).")
 @click.option(
-    "--mount", "mounts", metavar="SRC:DST[:ro]", multiple=True, help="What the container sees of the machine."
+    "--upload",
+    is_flag=True,
+    help="Send the working directory to the server; tasks run in a copy of it. .gitignore and .swellignore are "
+    "respected.  [default: with --input and --output, and for a remote server if --workdir is relative]",
 )
 @click.option(
-    "--port", "ports", metavar="HOST:CONTAINER", multiple=True, help="A port of the container, opened on the machine."
+    "--input",
+    "inputs",
+    metavar="PATH|URL[=TO]",
+    multiple=True,
+    help="File or folder to send, or URL that each machine fetches, for example https://host/a.csv=data/a.csv.",
 )
+@click.option(
+    "--output",
+    "outputs",
+    metavar="PATTERN",
+    multiple=True,
+    help="Files to send back when the job ends, as in .gitignore: results/ or *.pt. `swell fetch` gets them; other "
+    "files that the job writes into its copy of the folder are deleted.",
+)
+@click.option("--image", metavar="IMAGE", help="Run the job in a container of this image (podman or docker).")
+@click.option(
+    "--mount", "mounts", metavar="SRC:DST[:ro]", multiple=True, help="Mount a folder of the machine into the container."
+)
+@click.option(
+    "--port", "ports", metavar="HOST:CONTAINER", multiple=True, help="Publish a port of the container on the machine."
+)
+@click.option("--shm", metavar="SIZE", help="Size of the container's /dev/shm.  [default: the machine's]")
 @click.option(
     "--torchrun",
-    "launcher",
-    flag_value="torchrun",
-    help="Start the command with PyTorch's launcher: one rank for each GPU, of all tasks together.",
+    is_flag=True,
+    help="Start the command with torchrun: one rank per GPU, across all tasks.",
 )
-@click.option("--accelerate", "launcher", flag_value="accelerate", help="The same with Accelerate's launcher.")
-@click.option("-d", "--detach", is_flag=True, help="Print its id and return at once.")
+@click.option(
+    "--accelerate",
+    is_flag=True,
+    help="Start the command with Accelerate's launcher: one rank per GPU, across all tasks.",
+)
+@click.option("-d", "--detach", is_flag=True, help="Print the job's id and return immediately.")
 @wait_for_nodes_option
 @state_option
 @click.argument("argv", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(argv: tuple[str, ...], state: str | None, detach: bool, env: tuple[str, ...], **options: Any) -> int:
-    """Run a command as a job: wait for room, show its output, exit with its code.
+def command(
+    argv: tuple[str, ...],
+    state: str | None,
+    detach: bool,
+    env: tuple[str, ...],
+    name: str | None,
+    wait_for_nodes: bool,
+    upload: bool,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Run a command as a job: wait for free resources, print its output, exit with its exit code.
 
     \b
     swell run -- python train.py --epochs 3
     swell run --gpus 2 --time 2h -- python train.py
-    swell run --gpu-memory 6GiB -- python small.py     shares a GPU with others
+    swell run --gpu-memory 6GiB -- python small.py     shares a GPU with other jobs
     swell run --tasks 2 -- python ddp.py          two ranks, started together
     swell run --array 0-99%8 -- ./case.sh         reads JOB_COMPLETION_INDEX
-    swell run --gpus 1..4 --epochs 20 -- python train.py     grows and shrinks at its checkpoints
-    swell run --gpus 1..4 --torchrun -- train.py             the same, a rank for each GPU
+    swell run --gpus 1..4 --epochs 20 -- python train.py     grows and shrinks at checkpoints
+    swell run --gpus 1..4 --torchrun -- train.py             the same, one rank per GPU
+    swell run --upload --output results/ -- python train.py  in a copy of this folder, on any machine
 
-    It runs in this folder with this environment; with a server elsewhere (swell login) it has neither. Ctrl-C asks
-    what to do; without a terminal it cancels. A failure of Swell itself exits with 125.
+    The job runs in the current folder with your environment; a remote server (swell login) gets no environment,
+    and it gets this folder only with --upload or --workdir . Ctrl-C asks whether to detach or to cancel; without a
+    terminal, it cancels the job. If Swell itself fails, the exit code is 125.
     """
     from swell.cli.printing import say
+    from swell.client.find import typed
+    from swell.client.needs import refused_as
     from swell.model.quantity import duration_text, parse_time_limit
+    from swell.model.task_environment import without_effect
 
-    variables = _variables(env)
+    launcher = _launcher(options)
+    needs = {**options, "env": read_variables(env), "launcher": launcher, "outputs": outputs}
     client = client_for_jobs(state)
-    job = client.submit(argv, env=variables, **options)
+    needs |= send_files(client, options["workdir"], inputs, outputs, upload=upload, has_image=bool(options["image"]))
+    job_document = _document(argv, name, needs)
+    foreseen = foresee(client, job_document)
+    for note in without_effect(needs["env"]):
+        say(f"--{note}")
+    with refused_as(option_of), saying_what_is_awaited(client):
+        [job] = client.submit_manifest(job_document, wait_for_nodes=wait_for_nodes)
+    for trouble in foreseen:
+        say(f"job {job.id} ({job.name}): {trouble}; it must exist when the job starts")
     if detach:
         print(job.id)
         return 0
-    limit = options["time"] and f", at most {duration_text(parse_time_limit(options['time']))}"
+    limit = options["time"] and f", time limit {duration_text(parse_time_limit(options['time']))}"
     say(f"job {job.id} ({job.name}){limit or ''}")
     signal.signal(signal.SIGTERM, _interrupt)
-    return watch(client, job)
+    code = watch(client, job)
+    if outputs:
+        say(f"to get its outputs, run: {typed(f'fetch {job.id}', client.state)}")
+    return code
 
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _variables(pairs: tuple[str, ...]) -> dict[str, str]:
+def _launcher(options: dict[str, Any]) -> str | None:
     from swell.errors import Rejected
 
-    variables = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise Rejected(
-                f"--env {pair!r} is not NAME=VALUE; your own environment is passed on as it is, on this machine"
-            )
-        variables[name] = value
-    return variables
+    asked = [name for name in LAUNCHERS if options.pop(name)]
+    if len(asked) > 1:
+        raise Rejected("--torchrun and --accelerate are both given; use only one of them")
+    return asked[0] if asked else None
+
+
+def _document(argv: tuple[str, ...], name: str | None, needs: Any) -> dict[str, Any]:
+    from swell.client.needs import refused_as, render_job
+
+    with refused_as(option_of):
+        return render_job(argv, name, needs)
+
+
+def option_of(argument: str) -> str:
+    """The command-line option for an argument of `Client.submit`."""
+    return OPTIONS.get(argument) or f"--{argument.replace('_', '-')}"
+
+
+def foresee(client: Client, document: dict[str, Any]) -> list[str]:
+    """Why a swell/v1 job would fail on this machine as it is now; empty if no problem is known."""
+    from swell.client.foresee import missing, refuse_one_word, runs_here
+
+    if not runs_here(client.state):
+        return []
+    spec = document["spec"]
+    if any(spec.get(field) for field in ("uploaded", "inputs", "outputs")):  # it runs in a folder of its own
+        return []
+    if not spec.get("image"):
+        refuse_one_word(spec["command"], os.environ.get("PATH"))
+    return list(missing(spec, Path.cwd(), os.environ))
 
 
 def watch(client: Client, job: Job) -> int:
-    """Show it until it ends; an interrupt asks the person, if there is one."""
+    """Show the job until it ends; Ctrl-C asks the user what to do, if there is a terminal."""
     from swell.cli.follow import Follower
     from swell.cli.printing import say
+    from swell.client.find import typed
 
     follower = Follower(client, job)
     is_cancelled = False
@@ -145,7 +284,7 @@ def watch(client: Client, job: Job) -> int:
                 return EXIT_INTERRUPTED
             answer = _ask(job) if sys.stdin.isatty() and sys.stderr.isatty() else "cancel"
         if answer == "detach":
-            say(f"job {job.id} goes on; see it again with: swell logs -f {job.id}")
+            say(f"job {job.id} keeps running; to see it again, run: {typed(f'logs -f {job.id}', client.state)}")
             return 0
         if answer == "cancel":
             say(f"cancelling job {job.id}")
@@ -160,7 +299,7 @@ def _ask(job: Job) -> str:
     while True:
         try:
             print(
-                f"\njob {job.id}: [d]etach and let it go on, [c]ancel it, c[o]ntinue watching? ",
+                f"\njob {job.id}: [d]etach (the job keeps running), [c]ancel it, c[o]ntinue watching? ",
                 end="",
                 file=sys.stderr,
             )
@@ -175,7 +314,7 @@ def _ask(job: Job) -> str:
 
 
 def exit_code(job: Job) -> int:
-    """The job's own; one that failed without a code of its own is 1."""
+    """The job's exit code; 1 if it failed without one."""
     if job.state == "succeeded":
         return 0
     return job.exit_code or 1

@@ -1,4 +1,4 @@
-"""`swell service`: one server for everybody on this machine"""
+"""`swell service`: one server for all users of this machine"""
 
 from __future__ import annotations
 
@@ -11,23 +11,58 @@ from typing import TYPE_CHECKING
 
 import click
 
-from swell.cli.up import declared_options, remember, settings
+from swell.cli.settings import declared_options, settings
+
+NAME = "swell.service"
+
+
+def render_unit(swell: Path, *, state: Path, socket: Path) -> str:
+    """The systemd unit. KillMode=process and the preserved runtime folder keep running tasks and clients across
+    restarts."""
+    return f"""\
+[Unit]
+Description=Swell workload manager: training and HPC jobs for all users of this machine
+Documentation=file:///usr/share/doc/swell/box.md
+After=network.target nss-user-lookup.target
+
+[Service]
+Type=exec
+ExecStart={swell} service run --state {state} --socket {socket}
+Restart=on-failure
+RestartSec=2
+# Tasks keep running while the server is restarted or upgraded; the next server takes them over.
+KillMode=process
+# Each task has its own cgroup below this unit's.
+Delegate=yes
+# A cgroup with limited child cgroups cannot hold processes; the server's processes are in this child (systemd 254).
+DelegateSubgroup=swell-itself
+RuntimeDirectory={socket.parent.name}
+RuntimeDirectoryMode=0755
+# A client that finds the socket of a stopped server waits for it and does not start a private server.
+RuntimeDirectoryPreserve=yes
+TasksMax=infinity
+OOMPolicy=continue
+
+[Install]
+WantedBy=multi-user.target
+"""
+
 
 if TYPE_CHECKING:
-    from swell.state import StateFolder
+    from swell.machine.state_folder import StateFolder
 
 
 def root_option(command: click.decorators.FC) -> click.decorators.FC:
-    return click.option("--root", metavar="DIR", default="/", help="Below this folder, for packaging.  [default: /]")(
-        command
-    )
+    return click.option(
+        "--root", metavar="DIR", default="/", help="Install below this folder, for packaging.  [default: /]"
+    )(command)
 
 
 @click.group("service", context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """One server for everybody on this machine (root, systemd).
+    """Manage one server for all users of this machine (needs root and systemd).
 
-    Everybody on the machine uses it with the same commands; tasks run as the user who submitted them.
+    All users of the machine use it with the same commands; tasks run as the user who submitted them.
     """
 
 
@@ -36,8 +71,8 @@ def command() -> None:
 def install(root: str) -> int:
     """Write the systemd unit and start the server."""
     from swell.cli.printing import say
-    from swell.cli.unit import render_unit
-    from swell.sockets import BOX_SOCKET, BOX_STATE, BOX_UNIT
+    from swell.cli.service import render_unit
+    from swell.machine.sockets import BOX_SOCKET, BOX_STATE, BOX_UNIT
 
     _require_root("install a service")
     unit, state = _below(root, BOX_UNIT), _below(root, BOX_STATE)
@@ -45,28 +80,31 @@ def install(root: str) -> int:
     unit.write_text(render_unit(_program(), state=BOX_STATE, socket=BOX_SOCKET))
     unit.chmod(0o644)
     state.mkdir(mode=0o711, parents=True, exist_ok=True)
-    say(f"wrote {unit}; jobs and logs will be kept in {state}")
+    say(f"wrote {unit}; jobs and logs are stored in {state}")
     if root == "/" and _systemd_runs():
         _systemctl("daemon-reload")
         _systemctl("enable", "--now", unit.name)
-        say("the server runs; everybody on this machine can use `swell run` now")
+        say("the server is running; all users of this machine can now use `swell run`")
     else:
-        say("systemd does not run here; where it does: systemctl daemon-reload && systemctl enable --now swell")
-        say("without systemd, keep this running as root: swell service run")
+        say(
+            "systemd is not running here; on a machine with systemd, run: systemctl daemon-reload && systemctl "
+            "enable --now swell"
+        )
+        say("without systemd, keep this command running as root: swell service run")
     return 0
 
 
 @command.command("uninstall")
 @root_option
 def uninstall(root: str) -> int:
-    """Stop the server and remove the unit. Running jobs and all data stay."""
+    """Stop the server and remove the unit. Running jobs and all data are kept."""
     from swell.cli.printing import say
-    from swell.sockets import BOX_SOCKET, BOX_STATE, BOX_UNIT
+    from swell.machine.sockets import BOX_SOCKET, BOX_STATE, BOX_UNIT
 
     _require_root("remove a service")
     unit = _below(root, BOX_UNIT)
     if not unit.exists():
-        say(f"nothing is installed: there is no {unit}")
+        say(f"the service is not installed: {unit} does not exist")
         return 0
     if root == "/" and _systemd_runs():
         _systemctl("disable", "--now", unit.name)
@@ -81,10 +119,10 @@ def uninstall(root: str) -> int:
 @command.command("status")
 @root_option
 def status(root: str) -> int:
-    """Is it installed, does it run, does it answer? Exits with 0 when it answers."""
+    """Show whether the service is installed, running and answering. Exits with 0 if it answers."""
     from swell.cli.printing import say_lines
-    from swell.sockets import BOX_SOCKET, BOX_STATE, BOX_UNIT, box_socket
-    from swell.state import StateFolder
+    from swell.machine.sockets import BOX_SOCKET, BOX_STATE, BOX_UNIT, box_socket
+    from swell.machine.state_folder import StateFolder
 
     unit = _below(root, BOX_UNIT)
     socket = box_socket() or BOX_SOCKET
@@ -104,23 +142,20 @@ def status(root: str) -> int:
 @command.command("run")
 @declared_options
 @click.option("--state", metavar="DIR", help="State folder.  [default: /var/lib/swell]")
-@click.option("--socket", metavar="PATH", help="Where everybody connects.  [default: /run/swell/swell.sock]")
+@click.option("--socket", metavar="PATH", help="Socket for all users.  [default: /run/swell/swell.sock]")
 def run(state: str | None, socket: str | None, **declared: str | None) -> int:
-    """Serve everybody on this machine in the foreground, as root; what the unit starts."""
-    from swell.sockets import BOX_SOCKET, BOX_STATE
-    from swell.state import StateFolder
+    """Serve all users of this machine in the foreground, as root. The unit runs this command."""
+    from swell.client.embedded import server_options
+    from swell.machine.processes import become_module
+    from swell.machine.sockets import BOX_SOCKET, BOX_STATE
+    from swell.machine.state_folder import StateFolder
 
-    _require_root("serve everybody on this machine")
+    _require_root("serve all users of this machine")
     place = Path(socket or BOX_SOCKET).absolute()
     folder = StateFolder(Path(state or BOX_STATE).absolute(), place)
     changed = settings(**declared)
     folder.prepare()
-    if changed:
-        remember(folder, changed)
-    os.execv(  # noqa: S606  becoming the server is the point
-        sys.executable,
-        [sys.executable, "-m", "swell.server", "--state", str(folder.root), "--socket", str(place)],
-    )
+    become_module("swell.server", *server_options(folder, 0, changed))
 
 
 def _below(root: str, path: Path) -> Path:
@@ -135,7 +170,7 @@ def _require_root(what: str) -> None:
 
 
 def _program() -> Path:
-    """The command as installed, which the unit can name in full."""
+    """The full path of the installed command, for the unit."""
     beside = Path(sys.executable).with_name("swell")
     return beside if beside.exists() else Path(shutil.which("swell") or beside)
 
@@ -154,7 +189,7 @@ def _systemctl(*words: str) -> None:
 
 def _process() -> str:
     if not _systemd_runs():
-        return "systemd does not run here"
+        return "systemd is not running here"
     done = subprocess.run(
         ["systemctl", "show", "swell", "--property=ActiveState,MainPID", "--value"],
         capture_output=True,

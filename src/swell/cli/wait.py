@@ -15,11 +15,11 @@ EXIT_TIMEOUT = 124  # as timeout(1) has it
 
 
 @click.command("wait")
-@click.option("--timeout", metavar="TIME", help="Give up after so long and exit with 124.")
+@click.option("--timeout", metavar="TIME", help="Give up after this time and exit with 124.")
 @job_argument(many=True)
 @with_client
 def command(client: Client, jobs: tuple[str, ...], timeout: str | None) -> int:
-    """Wait until jobs have ended. Exits with the job's own code; of several, the first that is not 0."""
+    """Wait until jobs have ended. Exits with the job's exit code; for several jobs, with the first that is not 0."""
     import time
 
     from swell.cli.printing import say, say_end

@@ -6,25 +6,30 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from urllib.parse import quote
 
-from swell.client.connection import Connection, NoServer, NotScaled, path
+from swell.client.connection import NoServer, NotScaled, ServerConnection, path
 from swell.client.job import POLL_S, Job, Reason, job_path
-from swell.client.needs import Needs, render_job
-from swell.state import StateFolder
+from swell.client.needs import Needs, refused_as, render_job
+from swell.errors import Rejected
+from swell.machine.state_folder import StateFolder
+from swell.model.quantity import duration_text
 
 if TYPE_CHECKING:
+    from swell.client.pools import PoolsClient
     from swell.client.remote import Remote
+    from swell.client.transfer import LocalInput, Progress
 
 T = TypeVar("T")
 
 LOG_PATIENCE_S = 20.0  # a log is waited for longer: somebody else may be starting the server
 ASK_AGAIN_S = 0.2
+SILENT_S_MAX = 2.0  # a server that is away for longer is mentioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,30 @@ class LogPiece:
     is_complete: bool  #: no more can come
 
 
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of files."""
+
+    jobs: tuple[Job, ...]  #: none after a dry run
+    specs: tuple[dict[str, Any], ...]  #: each job as the server understood it, with `file` and `notes`
+
+
+def _as_body(files: Mapping[str, str], arguments: Sequence[str] = (), sbatch: str = "") -> dict[str, Any]:
+    """One manifest needs no name. A batch script does: its job has it unless it says another."""
+    if len(files) == 1 and not (arguments or sbatch or next(iter(files.values())).startswith("#!")):
+        return {"manifest": next(iter(files.values()))}
+    more = {name: value for name, value in {"arguments": list(arguments), "options": sbatch}.items() if value}
+    return {"files": [{"name": name, "text": text, **more} for name, text in files.items()]}
+
+
 class Client:
     """One server. Cheap to make; one per thread."""
 
-    def __init__(self, state: StateFolder | Remote) -> None:
+    def __init__(self, state: StateFolder | Remote, *, on_away: Callable[[str], None] = lambda _: None) -> None:
+        """`on_away` is told, in words, when a server that somebody waits for does not answer, and when it does."""
         self.state = state
-        self.connection = Connection(state)
+        self.connection = ServerConnection(state)
+        self._on_away = on_away
 
     @property
     def is_elsewhere(self) -> bool:
@@ -58,27 +81,102 @@ class Client:
 
         A job that could never run on the machines that are there is refused, unless it is to wait for others.
         """
-        [job] = self.submit_manifest(render_job(command, name, needs), wait_for_nodes=wait_for_nodes)
+        with refused_as(str):
+            [job] = self.submit_manifest(render_job(command, name, needs), wait_for_nodes=wait_for_nodes)
         return job
 
     def submit_manifest(
-        self, manifest: str | dict[str, Any], *, wait_for_nodes: bool = False, resize: str | None = None
+        self,
+        manifest: str | dict[str, Any],
+        *,
+        wait_for_nodes: bool = False,
+        resize: str | None = None,
+        takes_names: bool = False,
+        via: str = "",
+        env: Mapping[str, str] | None = None,
+        uploaded: str = "",
     ) -> list[Job]:
         """Every job of a YAML file, all or none; or of one document.
 
         `resize`: how objects of Kubernetes that do not say so may be resized; None: at their checkpoints.
+        `takes_names`: refused while a job has one of their names. `via`: the command whose words are used in refusals.
+        `env`: variables beside this process's own. `uploaded`: of `send_folder`, in a copy of which tasks run.
         """
-        given: dict[str, Any] = {"wait_for_nodes": wait_for_nodes, "resize": resize}
-        asked = {name: value for name, value in given.items() if value}  # a server of before knows neither
-        return [Job(self, document) for document in self._submit(manifest, **asked)["jobs"]]
+        given: dict[str, Any] = {"wait_for_nodes": wait_for_nodes, "resize": resize, "uploaded": uploaded}
+        given |= {"takes_names": takes_names, "via": via}
+        asked = {name: value for name, value in given.items() if value}  # a server of before knows none of them
+        return [Job(self, document) for document in self._submit({"manifest": manifest, **asked}, env)["jobs"]]
 
-    def check_manifest(self, text: str) -> list[dict[str, Any]]:
-        """What a file asks for after defaults; nothing is submitted."""
-        specs: list[dict[str, Any]] = self._submit(text, dry_run=True)["specs"]
-        return specs
+    def submit_files(
+        self,
+        files: Mapping[str, str],
+        *,
+        dry_run: bool = False,
+        wait_for_nodes: bool = False,
+        resize: str | None = None,
+        takes_names: bool = False,
+        in_images: bool = False,
+        env: Mapping[str, str] | None = None,
+        uploaded: str = "",
+        suffix: str = "",
+        replaces: bool = False,
+        arguments: Sequence[str] = (),
+        sbatch: str = "",
+    ) -> Submitted:
+        """Every job of several YAML files by name, all or none, in one request. A dry run checks and submits nothing.
 
-    def _submit(self, manifest: object, **asked: Any) -> dict[str, Any]:
-        body = {"manifest": manifest, **asked, **self._surroundings()}
+        `in_images`: AIchor manifests run in the image that they name, which is on this machine. `suffix`: added to the
+        name of every manifest. `replaces`: objects of a cluster that have these names and have ended are deleted.
+        `arguments`: of the batch script that the files are. `sbatch`: options that override those in batch scripts. The
+        other arguments are those of `submit_manifest`.
+        """
+        given: dict[str, Any] = {
+            "in_images": in_images,
+            "dry_run": dry_run,
+            "wait_for_nodes": wait_for_nodes,
+            "resize": resize,
+            "takes_names": takes_names,
+            "uploaded": uploaded,
+            "suffix": suffix,
+            "replaces": replaces,
+        }
+        asked = {name: value for name, value in given.items() if value}
+        answer = self._submit({**_as_body(files, arguments, sbatch), **asked}, env)
+        specs = [{**spec, "file": spec.get("file") or next(iter(files))} for spec in answer.get("specs", ())]
+        return Submitted(tuple(Job(self, one) for one in answer.get("jobs", ())), tuple(specs))
+
+    def render_files(
+        self, files: Mapping[str, str], target: str, *, env: Mapping[str, str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Every job of YAML files as `text` in another notation, and in `losses` what that cannot express."""
+        answer = self._submit({**_as_body(files), "render": target}, env)
+        return [{**one, "file": one["file"] or next(iter(files))} for one in answer["rendered"]]
+
+    def what_if(self, files: Mapping[str, str], *, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """Of every job of YAML files: would it fit, when would it start, who would shrink? Nothing is submitted."""
+        found: list[dict[str, Any]] = self._submit({**_as_body(files), "what_if": True}, env)["what_if"]
+        return found
+
+    def kinds(self) -> list[dict[str, str]]:
+        """The kinds of documents that can be submitted."""
+        found: list[dict[str, str]] = self.connection.json("GET", path("kinds"))["kinds"]
+        return found
+
+    def kind(self, name: str) -> dict[str, Any]:
+        """The JSON Schema of a kind of documents."""
+        found: dict[str, Any] = self.connection.json("GET", path("kinds", "schema", name=name))
+        return found
+
+    def _submit(self, asked: dict[str, Any], env: Mapping[str, str] | None = None) -> dict[str, Any]:
+        around = self._surroundings()
+        if env:
+            if self.is_elsewhere:
+                raise Rejected(
+                    "--env needs a server on this machine; for a remote server, write the variables into the "
+                    "manifest (env)"
+                )
+            around["env"] |= env
+        body = {**asked, **around}
         key = {"Idempotency-Key": uuid.uuid4().hex}
         answer: dict[str, Any] = self.connection.json("POST", path("jobs"), body, headers=key)
         return answer
@@ -91,9 +189,9 @@ class Client:
         os.umask(umask)
         return {"workdir": str(Path.cwd()), "umask": umask, "env": dict(os.environ)}
 
-    def job(self, ref: str | int) -> Job:
-        """By id or name; of several with one name the newest."""
-        return Job(self, self.connection.json("GET", job_path(ref)))
+    def job(self, ref: str | int, *, sole: bool = False) -> Job:
+        """By id or name; of several with one name the newest, with `sole` refused."""
+        return Job(self, self.connection.json("GET", job_path(ref, **({"sole": True} if sole else {}))))
 
     def jobs(
         self,
@@ -132,7 +230,7 @@ class Client:
         return [Job(self, found) for found in self.connection.json("POST", path("jobs", "cancel"), body)["jobs"]]
 
     def hold(self, ref: str | int) -> Job:
-        """It waits until it is released; a running one gives its room back at its next checkpoint."""
+        """Hold a job until it is released. A running job frees its resources at its next checkpoint."""
         return Job(self, self.connection.json("POST", job_path(ref, "hold"), {}))
 
     def release(self, ref: str | int) -> Job:
@@ -171,14 +269,47 @@ class Client:
 
     def patiently(self, ask: Callable[[], T], patience_s: float) -> T:
         """For those who wait: a job does not end because its server did, and a server is soon started again."""
-        until = time.monotonic() + max(patience_s, self.connection.place.patience_s)
+        place = self.connection.place
+        within_s = max(patience_s, place.patience_s)
+        since: float | None = None  # None: it has answered
+        is_told = False
         while True:
             try:
-                return ask()
+                answer = ask()
+                break
             except NoServer:
-                if time.monotonic() > until:
+                now = time.monotonic()
+                since = now if since is None else since
+                away_s = now - since
+                if away_s > within_s:
                     raise
-                time.sleep(ASK_AGAIN_S)
+            if away_s > SILENT_S_MAX and not is_told:
+                self._on_away(f"{place} does not answer; waiting up to {duration_text(within_s)} (jobs keep running)")
+                is_told = True
+            time.sleep(ASK_AGAIN_S)
+        if is_told:
+            self._on_away(f"{place} answers again")
+        return answer
+
+    # -- files of jobs -----------------------------------------------------------------------------------------
+
+    def send_folder(
+        self, folder: Path | str, inputs: Sequence[LocalInput] = (), progress: Progress | None = None
+    ) -> str:
+        """Its id, for `uploaded` of a job. Without what .gitignore and .swellignore name; only what is new is sent."""
+        from swell.client.transfer import send_folder
+
+        more = {} if progress is None else {"progress": progress}
+        return send_folder(self.connection, Path(folder), inputs, **more).id
+
+    def fetch_outputs(
+        self, ref: str | int, into: Path | str, *, attempt: int | None = None, replaces: bool = False
+    ) -> int:
+        """The files that a job's `outputs` name, as its latest attempt has sent them: how many."""
+        from swell.client.transfer import fetch_outputs, list_outputs
+
+        found = list_outputs(self.connection, ref, attempt)
+        return fetch_outputs(self.connection, found, Path(into), replaces=replaces)
 
     # -- logs, events, nodes -----------------------------------------------------------------------------------
 
@@ -239,6 +370,11 @@ class Client:
         nodes: list[dict[str, Any]] = self.connection.json("GET", path("nodes"))["nodes"]
         return nodes
 
+    def plan_snapshot(self) -> dict[str, Any]:
+        """All that the server's last plan was made from, and that plan; for administrators."""
+        found: dict[str, Any] = self.connection.json("GET", path("debug", "snapshot"))
+        return found
+
     def usage(
         self,
         *,
@@ -251,6 +387,19 @@ class Client:
         """GPU-hours and CPU-hours by user and day; docs/json.md has the fields."""
         query = {"days": days, "since": since, "by": by, "user": user, "all_users": all_users}
         found: dict[str, Any] = self.connection.json("GET", path("usage", **query))
+        return found
+
+    def history(
+        self,
+        *,
+        days: int | None = None,
+        since: str | None = None,
+        user: str | None = None,
+        all_users: bool = False,
+    ) -> dict[str, Any]:
+        """Jobs that have ended, as a workload that `swell sim` reads; docs/json.md has the fields."""
+        query = {"days": days, "since": since, "user": user, "all_users": all_users}
+        found: dict[str, Any] = self.connection.json("GET", path("history", **query))
         return found
 
     # -- doors for the clients of other systems ----------------------------------------------------------------
@@ -283,9 +432,16 @@ class Client:
     def revoke_door_address(self, address: str) -> None:
         self.connection.json("DELETE", path("doors", "addresses", address))
 
-    def create_token(self, name: str, *, scope: str, lasts_s: float) -> dict[str, Any]:
-        """Only this answer has the token itself."""
-        asked = {"name": name, "scope": scope, "lasts_s": lasts_s}
+    @property
+    def pools(self) -> PoolsClient:
+        """What starts workers when jobs wait."""
+        from swell.client.pools import PoolsClient
+
+        return PoolsClient(self.connection)
+
+    def create_token(self, name: str, *, scope: str, lasts_s: float, group: str = "") -> dict[str, Any]:
+        """Only this answer has the token itself. `group`: of a worker's token, whose jobs it runs."""
+        asked = {"name": name, "scope": scope, "lasts_s": lasts_s, **({"group": group} if group else {})}
         made: dict[str, Any] = self.connection.json("POST", path("tokens"), asked)
         return made
 

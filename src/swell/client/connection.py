@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from swell.client.place import Here, NoServer, Place
+from swell.client.place import Here, NoServer, ServerPlace
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, TooMany, Unavailable
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from swell.client.remote import Remote
 
-__all__ = ["Connection", "NoServer", "NotScaled", "no_server", "path"]
+__all__ = ["NoServer", "NotScaled", "ServerConnection", "no_server", "path"]
 
 KINDS: dict[str, type[SwellError]] = {
     kind.__name__: kind for kind in (Conflict, Denied, NotFound, Rejected, TooLarge, TooMany, Unavailable)
@@ -30,11 +30,11 @@ class NotScaled(Conflict):
     """A door's words for it: ["Did not scale", 401]."""
 
 
-class Connection:
+class ServerConnection:
     """One kept-alive connection to a server; not for use by several threads at once."""
 
     def __init__(self, server: StateFolder | Remote) -> None:
-        self.place: Place = Here(server) if isinstance(server, StateFolder) else server
+        self.place: ServerPlace = Here(server) if isinstance(server, StateFolder) else server
         self._http: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -49,12 +49,12 @@ class Connection:
             return json.loads(answer.data) if answer.data else None
         except ValueError as error:
             raise SwellError(
-                f"{self.place} answers {answer.data[:SHOWN_MAX]!r}, as Swell does not; is it the right address?"
+                f"{self.place} answers {answer.data[:SHOWN_MAX]!r}, which is not an answer of Swell; check the address"
             ) from error
 
     def raw(
         self, method: str, path: str, body: bytes | None = None, *, headers: dict[str, str] | None = None
-    ) -> Answer:
+    ) -> ServerAnswer:
         """Asks once more on a fresh connection if a kept one turns out to be closed, where that loses nothing."""
         may_repeat = self._http is not None and (method == "GET" or "Idempotency-Key" in (headers or {}))
         try:
@@ -63,8 +63,12 @@ class Connection:
             self.close()
             if may_repeat:
                 return self.raw(method, path, body, headers=headers)
-            doubt = "" if method == "GET" else "; look whether it was done (swell ps) before you repeat it"
-            raise self.place.gone(f"went away in the middle of a request{doubt}") from error
+            doubt = (
+                ""
+                if method == "GET"
+                else "; check with `swell ps` whether the request was carried out before you repeat it"
+            )
+            raise self.place.gone(f"closed the connection during a request{doubt}") from error
         except TimeoutError as error:
             self.close()
             raise self.place.silent() from error
@@ -72,7 +76,7 @@ class Connection:
             self.close()  # whatever happened (Ctrl-C in a long poll): its state is not known
             raise
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> ServerAnswer:
         """Who is refused has had nothing done for them: what they asked is repeated with a newer token."""
         while True:
             connection = self._http or self.place.connect()
@@ -88,7 +92,7 @@ class Connection:
                 self.close()
                 raise self.place.forbidden() from error
             response = connection.getresponse()
-            answer = Answer(response.status, response.read(), response)
+            answer = ServerAnswer(response.status, response.read(), response)
             if self.place.is_worth_repeating(response.status, shown):
                 continue
             if response.status >= 300:
@@ -108,7 +112,7 @@ class Connection:
                     break
                 http_connection.close()
             if response.status >= 300:
-                raise self._refusal(Answer(response.status, response.read(), response))
+                raise self._refusal(ServerAnswer(response.status, response.read(), response))
             yield from response  # ends quietly, also where the line was cut
         except (ConnectionRefusedError, FileNotFoundError) as error:
             raise self.place.nobody() from error
@@ -119,13 +123,13 @@ class Connection:
         finally:
             if http_connection is not None:
                 http_connection.close()
-        raise self.place.gone("went away")
+        raise self.place.gone("closed the connection")
 
-    def _refusal(self, answer: Answer) -> SwellError:
+    def _refusal(self, answer: ServerAnswer) -> SwellError:
         return self.place.refusal(answer.status, answer.headers["Location"], _error(answer))
 
 
-class Answer:
+class ServerAnswer:
     def __init__(self, status: int, data: bytes, response: http.client.HTTPResponse) -> None:
         self.status = status
         self.data = data
@@ -147,7 +151,7 @@ def _authorization(token: str | None) -> dict[str, str]:
     return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
-def _error(answer: Answer) -> SwellError:
+def _error(answer: ServerAnswer) -> SwellError:
     try:
         found = json.loads(answer.data)
         if answer.status == 409 and isinstance(found, list):

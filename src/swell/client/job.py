@@ -21,7 +21,7 @@ ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
 def job_path(ref: str | int, *parts: object, **query: object) -> str:
     if "/" in str(ref):  # it would end up at another address
-        raise NotFound(f"there is no job {ref!r}: no name has a '/' in it; `swell ps` lists them")
+        raise NotFound(f"there is no job {ref!r}: a job name has no '/'; `swell ps` lists jobs")
     return path("jobs", ref, *parts, **query)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swell.errors import Rejected
-from swell.state import write_private
+from swell.machine.state_folder import write_private
 
 if TYPE_CHECKING:
     from swell.client.remote import Remote
@@ -31,9 +31,10 @@ class Login:
     fingerprint: str | None = None  #: SHA-256 of the server's certificate; None: somebody vouches for it
 
     def remote(self) -> Remote:
-        from swell.certificate import read_fingerprint
-        from swell.client.remote import Remote, read_url
+        from swell.client.remote import Remote
         from swell.client.tokens import CommandSource, FileSource, Token, source_in
+        from swell.machine.certificate import read_fingerprint
+        from swell.machine.server_address import read_url
 
         url = read_url(self.url, insecure_http=self.insecure_http)
         source = source_in(os.environ)
@@ -43,7 +44,8 @@ class Login:
             source = CommandSource(self.token_command)
         if source is None:
             raise Rejected(
-                f"{url} wants a token and none is named; set SWELL_TOKEN_FILE or SWELL_API_TOKEN, or log in with one: "
+                f"{url} needs a token, and none is configured; set SWELL_TOKEN_FILE or SWELL_API_TOKEN, or log "
+                "in with one: "
                 f"swell login {url} --token-file FILE, or --token-command 'kubectl create token NAME -n NAMESPACE'"
             )
         pin = None if self.fingerprint is None else read_fingerprint(self.fingerprint)
@@ -67,7 +69,7 @@ def read_login() -> Login | None:
     except (OSError, ValueError) as error:
         raise _broken(path, str(error)) from error
     if mode & 0o022:
-        raise _broken(path, "others may write to it, and it can name a command to run")
+        raise _broken(path, "other users can write to it, and it can name a command to run")
     return _parse(path, found)
 
 
@@ -76,17 +78,15 @@ def _parse(path: Path, found: object) -> Login:
         raise _broken(path, "it names no server")
     known = Login.__slots__
     if not set(found) <= set(known):
-        raise _broken(path, f"there is something in it beside {', '.join(known)}")
+        raise _broken(path, f"it has a field other than {', '.join(known)}")
     texts = {name: text for name, text in found.items() if name != "insecure_http"}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise _broken(path, "something in it is no text")
+        raise _broken(path, "a field in it is not text")
     return Login(**texts, insecure_http=found.get("insecure_http") is True)
 
 
 def _broken(path: Path, why: str) -> Rejected:
-    return Rejected(
-        f"the login in {path} cannot be used: {why}; `swell login` writes it anew, `swell logout` removes it"
-    )
+    return Rejected(f"the login in {path} cannot be used: {why}; `swell login` rewrites it, `swell logout` removes it")
 
 
 def write_login(login: Login) -> None:
@@ -97,7 +97,7 @@ def write_login(login: Login) -> None:
         write_private(path, json.dumps({name: value for name, value in said.items() if value}, indent=1) + "\n")
     except OSError as error:
         raise Rejected(
-            f"the login cannot be kept in {path}: {error.strerror}; repair that, or set SWELL_SERVER"
+            f"the login cannot be stored in {path}: {error.strerror}; fix that, or set SWELL_SERVER"
         ) from error
 
 

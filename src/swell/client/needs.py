@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict
 
 from swell.errors import Rejected
@@ -20,6 +22,7 @@ class Needs(TypedDict, total=False):
     on_overrun: str | None
     tasks: int | str | None
     cpus: float | str | None
+    cpu_limit: float | str | None
     memory: str | None
     array: str | None
     priority: int | None
@@ -41,7 +44,11 @@ class Needs(TypedDict, total=False):
     image: str | None
     mounts: Sequence[str] | None
     ports: Sequence[str] | None
+    shm: str | None
     launcher: str | None
+    uploaded: str | None
+    inputs: Sequence[str | Mapping[str, str]] | None
+    outputs: Sequence[str] | None
 
 
 def render_job(command: Sequence[str], name: str | None, needs: Needs) -> dict[str, Any]:
@@ -53,7 +60,7 @@ def render_job(command: Sequence[str], name: str | None, needs: Needs) -> dict[s
     return {
         "apiVersion": "swell/v1",
         "kind": "Job",
-        "metadata": {"name": name} if name else {},
+        "metadata": {} if name is None else {"name": name},
         "spec": {"command": list(command), **_given(_render(needs))},
     }
 
@@ -83,3 +90,50 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
     return {
         field: value for field, value in fields.items() if not (value is None or value is False or value in ([], {}))
     }
+
+
+#: Fields of the document → what they are called here, and on the command line. Those below `utilizationPolicy` first:
+#: the longest that fits is taken.
+WRITTEN = {
+    "{minGpuUtilization: 10, window: 30m}": "min_gpu_utilization 10 and utilization_window 30m",
+    "utilizationPolicy.minGpuUtilization": "min_gpu_utilization",
+    "utilizationPolicy.window": "utilization_window",
+    "needs window": "needs utilization_window",
+    "minGpuUtilization": "min_gpu_utilization",
+    "utilizationPolicy": "min_gpu_utilization",
+    "{job: 12, on: end}": "12:end",
+    "after: on": "after: what stands behind the colon",
+}
+FIELDS = {_camel(name): name for name in ("name", *Needs.__annotations__)}
+ARGUMENT = re.compile(rf"\b({'|'.join(sorted({*FIELDS.values()}, key=len, reverse=True))})\b")
+#: A field whose name is a word like others is meant where a message begins with it, and after these.
+PLAIN = re.compile(
+    r"(^|\bwith |\badd |\bgive |\bdrop |\bleave |\bleave out |\bneeds )"
+    rf"({'|'.join(name for name in FIELDS.values() if '_' not in name)})(?=[:;, ]|$)"
+)
+
+
+@contextmanager
+def refused_as(spell: Callable[[str], str]) -> Iterator[None]:
+    """What is refused in here is said in the words of whoever wrote it: `spell` has their word for an argument."""
+    try:
+        yield
+    except Rejected as problem:
+        raise type(problem)(reword(str(problem), spell)) from None
+
+
+def reword(text: str, spell: Callable[[str], str]) -> str:
+    """A refusal of the document that `render_job` has made, for somebody who has never seen it. Quotes stay."""
+    pieces = re.split(r"('[^']*')", text)
+    return "".join(
+        piece if piece.startswith("'") else _reword(piece, at == 0, spell) for at, piece in enumerate(pieces)
+    )
+
+
+def _reword(text: str, is_first: bool, spell: Callable[[str], str]) -> str:
+    for written, said in WRITTEN.items():
+        text = text.replace(written, ARGUMENT.sub(lambda found: spell(found[0]), said))
+    for field, name in FIELDS.items():
+        if field != name:
+            text = re.sub(rf"\b{field}\b", spell(name), text)
+    return PLAIN.sub(lambda found: found[0] if not is_first and not found[1] else found[1] + spell(found[2]), text)

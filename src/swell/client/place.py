@@ -8,20 +8,24 @@ from __future__ import annotations
 import http.client
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
+from swell.client.find import typed
 from swell.errors import Denied, SwellError, Unavailable
-from swell.sockets import UnixConnection
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 TIMEOUT_S = 90.0  # above any long poll
+BOX_AWAY_S_MAX = 60.0  # systemd starts it again after two seconds; on a busy machine a start takes some more
 
 
 class NoServer(Unavailable):
     """Nobody answers there."""
 
 
-class Place(Protocol):
+class OlderServer(NoServer):
+    """One of an earlier version, which has only a port: nobody can be sure who listens there."""
+
+
+class ServerPlace(Protocol):
     """A server and the way to it; its text names it in the middle of a sentence."""
 
     @property
@@ -54,28 +58,26 @@ class Here:
     """The server of a state folder, or of this machine."""
 
     state: StateFolder
-    patience_s: float = 0.0
+
+    @property
+    def patience_s(self) -> float:
+        """A private server is started again by whoever needs it, a machine's by systemd."""
+        return 0.0 if self.state.socket is None else BOX_AWAY_S_MAX
 
     def __str__(self) -> str:
         return f"the server of {self.state}"
 
     def connect(self) -> http.client.HTTPConnection:
-        if self.state.socket is not None:
-            return UnixConnection(self.state.socket, timeout=TIMEOUT_S)
-        address = urlsplit(str(self.state.read_json(self.state.server_file).get("url", "")))
-        if not address.hostname:
-            raise self.nobody()
-        return http.client.HTTPConnection(address.hostname, address.port, timeout=TIMEOUT_S)
+        return self.state.connection(timeout=TIMEOUT_S)
 
     def identity(self) -> str | None:
         """A private server wants its token."""
         if self.state.socket is not None:
             return None
-        token = self.state.token
         try:
-            return token.read_text().strip()
+            return self.state.token.read_text().strip()
         except PermissionError as error:
-            raise Denied(f"the token {token} may not be read; this server belongs to somebody else") from error
+            raise Denied(self.state.foreign()) from error
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self.nobody() from error
 
@@ -88,8 +90,16 @@ class Here:
     def nobody(self) -> NoServer:
         if self.state.socket is not None:
             return NoServer(f"the box server of {self.state} does not answer; {self._what_to_do()}")
+        older = self.state.older_server()
+        if older is not None:
+            return OlderServer(
+                f"the server of {self.state} (process {older}) is from an earlier version, which this version "
+                f"cannot talk to; restart it: `{typed('down', self.state)}`, then "
+                f"`{typed('up -d', self.state)}`; running jobs keep running"
+            )
         return NoServer(
-            f"no server runs for {self.state}; start one with `swell up -d`, or name another folder with --state"
+            f"no server is running for {self.state}; start one with `{typed('up -d', self.state)}`, "
+            "or name another folder with --state"
         )
 
     def gone(self, what: str) -> NoServer:
@@ -99,9 +109,11 @@ class Here:
         return Unavailable(f"{self} did not answer within {TIMEOUT_S:g} s; see {self.state.server_log}")
 
     def forbidden(self) -> Denied:
-        return Denied(f"you may not use the socket {self.state.socket}; {self._what_to_do()}")
+        if self.state.socket is None:
+            return Denied(self.state.foreign())
+        return Denied(f"you do not have permission to use the socket {self.state.socket}; {self._what_to_do()}")
 
     def _what_to_do(self) -> str:
         if self.state.socket is not None:
             return "ask your administrator: systemctl status swell"
-        return f"start it again with `swell up -d` ({self.state.server_log} may say why)"
+        return f"restart it with `{typed('up -d', self.state)}` ({self.state.server_log} may say why)"

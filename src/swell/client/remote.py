@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 import http.client
-import ipaddress
 import socket
 import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
-from swell.certificate import fingerprint_of
 from swell.client.place import TIMEOUT_S, NoServer
 from swell.client.tokens import Token, expired_at
 from swell.errors import Denied, Rejected, SwellError
+from swell.machine.server_address import is_loopback, shown_fingerprint, trust_nobody
 
 CONNECT_S_MAX = 10.0  # a machine that is there answers a greeting sooner
 AWAY_S_MAX = 300.0  # a pod that is replaced is away for a minute or two: image, volume, readiness
@@ -67,10 +65,10 @@ class Remote:
         if type(error) is not SwellError:
             return error
         if 300 <= status < 400:
-            elsewhere = "" if location is None else f" and points to {location}"
-            return Rejected(f"{self.url} answers {status}{elsewhere}; log in to the address where Swell itself answers")
+            elsewhere = "" if location is None else f" and redirects to {location}"
+            return Rejected(f"{self.url} answers {status}{elsewhere}; log in to the address of the Swell server itself")
         if status in GATEWAY_STATUSES:
-            return NoServer(f"{self.url} answers {status}: nobody is behind it just now; {self._what_to_do()}")
+            return NoServer(f"{self.url} answers {status}: the server behind it is down; {self._what_to_do()}")
         return type(error)(f"{self.url}: {error}")
 
     def _token_refusal(self, error: SwellError) -> Denied:
@@ -78,7 +76,7 @@ class Remote:
         told = time.strftime(", which expired at %Y-%m-%d %H:%M:%S UTC", time.gmtime(moment)) if moment else ""
         words = str(error).partition(";")[0]  # what it says of folders and files is not for us
         made = self.token.text().startswith("swt.")  # by Swell itself
-        remedy = "make another where you need none: swell token create NAME" if made else self.token.source.remedy
+        remedy = "on the server's machine, make another: swell token create NAME" if made else self.token.source.remedy
         return Denied(f"{self.url} refuses the token {self.token.source}{told}: {words}; {remedy}")
 
     def nobody(self) -> NoServer:
@@ -91,53 +89,53 @@ class Remote:
         return self.gone(f"did not answer within {TIMEOUT_S:g} s")
 
     def forbidden(self) -> Denied:
-        return Denied(f"this machine does not let you reach {self.url}; ask its administrator")
+        return Denied(f"this machine does not allow connections to {self.url}; ask its administrator")
 
     def unreachable(self, error: OSError) -> SwellError:
         """Of what happened before a word was said."""
         if isinstance(error, ssl.SSLCertVerificationError):
             return self._distrust(error)
         if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
-            return Rejected(f"{self.url} was called and does not speak TLS; is it http:// instead?")
+            return Rejected(f"{self.url} does not use TLS; is the address http:// instead?")
         if isinstance(error, socket.gaierror):
             name = urlsplit(self.url).hostname
             return NoServer(
-                f"{self.url} cannot be reached: the name {name!r} is not known here; check it, or your network"
+                f"{self.url} cannot be reached: host name {name!r} is unknown; check the name and your network"
             )
         why = f"no answer within {CONNECT_S_MAX:g} s" if isinstance(error, TimeoutError) else error.strerror or error
         return NoServer(f"{self.url} cannot be reached: {why}; {self._what_to_do()}")
 
     def _distrust(self, error: ssl.SSLCertVerificationError) -> Rejected:
         if error.verify_code in HOST_MISMATCH:
-            remedy = "call it by a name that its certificate has"
+            remedy = "use a host name that is in its certificate"
         elif error.verify_code == EXPIRED:
-            remedy = "whoever runs it must renew it"
+            remedy = "its operator must renew it"
         elif error.verify_code in SELF_SIGNED and self.ca is None:
             return Untrusted(
-                f"the certificate of {self.url} is not trusted: {error.verify_message}; name its fingerprint, as "
-                f"`swell up` printed it where it runs: swell login {self.url} --fingerprint SHA256, or name who "
-                "vouches for it: --ca FILE"
+                f"the certificate of {self.url} is not trusted: {error.verify_message}; give the fingerprint "
+                f"that `swell up` printed on the server: swell login {self.url} --fingerprint SHA256, or the CA "
+                "that signed it: --ca FILE"
             )
         elif self.ca is None:
-            remedy = f"name who vouches for it: swell login {self.url} --ca FILE"
+            remedy = f"name the CA that signed it: swell login {self.url} --ca FILE"
         else:
-            remedy = f"{self.ca} does not vouch for it: swell login {self.url} --ca FILE with another"
+            remedy = f"{self.ca} did not sign it; name another CA file: swell login {self.url} --ca FILE"
         return Rejected(f"the certificate of {self.url} is not trusted: {error.verify_message}; {remedy}")
 
     def _what_to_do(self) -> str:
         if is_loopback(urlsplit(self.url)):
-            return "is the port still forwarded? as in: kubectl -n swell port-forward svc/swell 8080"
-        return "check your network, or ask who runs it; jobs go on meanwhile"
+            return "check that the port is still forwarded, for example: kubectl -n swell port-forward svc/swell 8080"
+        return "check your network, or ask its operator; jobs keep running"
 
     @functools.cached_property
     def _trust(self) -> ssl.SSLContext:
         if self.fingerprint is not None:
-            return _trust_nobody()
+            return trust_nobody()
         try:
             return ssl.create_default_context(cafile=self.ca)
         except (ssl.SSLError, OSError) as error:
-            why = "no certificate is in it" if isinstance(error, ssl.SSLError) else error.strerror
-            raise Rejected(f"the CA file {self.ca} cannot be used: {why}; name a PEM file that can be read") from error
+            why = "it contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+            raise Rejected(f"the CA file {self.ca} cannot be used: {why}; name a readable PEM file") from error
 
 
 class _Reaching(http.client.HTTPConnection):
@@ -166,13 +164,13 @@ class _Pinned(_Secure):
 
     def connect(self) -> None:
         super().connect()
-        shown = _shown(self.sock)
+        shown = shown_fingerprint(self.sock)
         if shown != self._remote.fingerprint:
             self.close()
             raise Denied(
-                f"the certificate of {self._remote.url} is another than it was: its fingerprint is {shown}, and "
-                f"{self._remote.fingerprint} was named. Somebody may be in between; if its operator has a new one, "
-                f"log in again: swell login {self._remote.url} --fingerprint …"
+                f"the certificate of {self._remote.url} has changed: its fingerprint is {shown}, not "
+                f"{self._remote.fingerprint}. Someone may be intercepting the connection; if the operator has a "
+                f"new certificate, log in again: swell login {self._remote.url} --fingerprint …"
             )
 
 
@@ -182,44 +180,6 @@ def fetch_fingerprint(url: str) -> str:
     where = (address.hostname or "", address.port or http.client.HTTPS_PORT)
     with (
         socket.create_connection(where, timeout=CONNECT_S_MAX) as plain,
-        _trust_nobody().wrap_socket(plain, server_hostname=address.hostname) as secure,
+        trust_nobody().wrap_socket(plain, server_hostname=address.hostname) as secure,
     ):
-        return _shown(secure)
-
-
-def _shown(connected: Any) -> str:
-    assert isinstance(connected, ssl.SSLSocket)
-    return fingerprint_of(connected.getpeercert(binary_form=True) or b"")
-
-
-def _trust_nobody() -> ssl.SSLContext:
-    """For who compares the fingerprint instead."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname = False
-    made.verify_mode = ssl.CERT_NONE
-    return made
-
-
-def read_url(text: str, *, insecure_http: bool) -> str:
-    """An address without a path, to which a token may be sent."""
-    try:
-        found = urlsplit(text)
-        is_good = found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
-    except ValueError:  # a port that is no number
-        is_good = False
-    if not is_good or found.path not in ("", "/") or found.query or found.fragment or found.username is not None:
-        raise Rejected(f"{text!r} is no address of a server; write it as https://NAME or https://NAME:PORT")
-    if found.scheme == "http" and not insecure_http and not is_loopback(found):
-        raise Rejected(
-            f"{text} would carry your token across the network for everybody on it to read; use https://, or "
-            "http://localhost:8080 with a forwarded port (kubectl -n swell port-forward svc/swell 8080); where the "
-            f"network is yours alone: swell login {text} --insecure-http"
-        )
-    return f"{found.scheme}://{found.netloc.removesuffix(':')}"
-
-
-def is_loopback(address: SplitResult) -> bool:
-    try:
-        return ipaddress.ip_address(address.hostname or "").is_loopback
-    except ValueError:
-        return address.hostname == "localhost"
+        return shown_fingerprint(secure)

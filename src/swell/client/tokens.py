@@ -44,14 +44,17 @@ class FileSource:
 
     @property
     def remedy(self) -> str:
-        return f"write a new one there, as in: kubectl create token NAME -n NAMESPACE > {shlex.quote(str(self.path))}"
+        make = f"kubectl create token NAME -n NAMESPACE > {shlex.quote(str(self.path))}"
+        return f"write a new token to it, for example: {make}"
 
     def read(self) -> str:
         try:
             return _checked(self.path.read_text(), f"the token file {self.path}")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise Rejected(f"the token file {self.path} cannot be read: {why}; make it, or name another") from error
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise Rejected(
+                f"the token file {self.path} cannot be read: {why}; create it, or name another file"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class CommandSource:
 
     @property
     def remedy(self) -> str:
-        return "run that by hand to see for whom it makes one, or log in with another: swell login"
+        return "run the command by hand to see whose token it prints, or log in with another: swell login"
 
     def read(self) -> str:
         doing = f"the token command `{self.command}`"
@@ -80,15 +83,17 @@ class CommandSource:
         except subprocess.TimeoutExpired as error:
             raise Unavailable(f"{doing} did not end within {COMMAND_S_MAX:g} s; run it by hand to see why") from error
         if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip()[-SHOWN_MAX:] or "and said nothing"
-            raise Unavailable(f"{doing} failed with {done.returncode}: {said}; repair that, or log in with another")
+            said = done.stderr.decode(errors="replace").strip()[-SHOWN_MAX:] or "it printed no message"
+            raise Unavailable(
+                f"{doing} failed with {done.returncode}: {said}; fix that, or log in with another command"
+            )
         return _checked(done.stdout.decode(errors="replace"), f"what {doing} printed")
 
 
 def _words(command: str) -> list[str]:
     found = shlex.split(command)
     if not found:
-        raise ValueError("it has no words")
+        raise ValueError("it is empty")
     return found
 
 
@@ -99,7 +104,7 @@ class VariableSource:
 
     @property
     def remedy(self) -> str:
-        return f"set another: export {TEXT_VARIABLE}=$(kubectl create token NAME -n NAMESPACE)"
+        return f"set another token: export {TEXT_VARIABLE}=$(kubectl create token NAME -n NAMESPACE)"
 
     def read(self) -> str:
         return _checked(os.environ.get(TEXT_VARIABLE, ""), TEXT_VARIABLE)
@@ -145,15 +150,17 @@ def expired_at(token: str) -> float | None:
     try:
         claims = token.split(".")[1]
         moment = float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, OverflowError):
         return None
-    return moment if moment < time.time() else None
+    return moment if 0 <= moment < time.time() else None
 
 
 def _checked(text: str, where: str) -> str:
     found = text.strip()
     if not found:
-        raise Rejected(f"{where} is empty, and a token is needed: kubectl create token NAME -n NAMESPACE makes one")
+        raise Rejected(
+            f"{where} is empty, but a token is needed; to make one, run: kubectl create token NAME -n NAMESPACE"
+        )
     if len(found) > TOKEN_BYTES_MAX or not found.isascii() or not found.isprintable() or " " in found:
-        raise Rejected(f"{where} has something else than one token: a token is one word of at most 16 KiB")
+        raise Rejected(f"{where} does not contain exactly one token; a token is one word of at most 16 KiB")
     return found

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from swell.controller.unstorable import blaming
 from swell.model.cluster import DeviceId, Node, NodeId
 from swell.model.job import AttemptId, JobId
-from swell.model.plan import Slot
+from swell.model.plan import Slot, held_slots
 from swell.model.usage import Account, DayOfUse, DeviceMemory, Used, charged_gpus, cpu_seconds, faded_gpu_s, gpu_seconds
 from swell.store import AttemptRecord, Changes
 
@@ -99,12 +100,13 @@ class Accounts:
             return self
         after = replace(self, faded=dict(self.faded), totals=dict(self.totals), held=dict(self.held))
         for attempt in changes.attempts:
-            after._take(attempt, changes, owner_of)
+            with blaming(attempt.job_id):
+                after._take(attempt, changes, owner_of)
         return after
 
     def hold(self, attempt: AttemptRecord, owner: str) -> None:
         """Only while nobody else has seen these accounts."""
-        held = Holding(owner, attempt.slots, attempt.created_at, attempt.since)
+        held = Holding(owner, held_slots(attempt.slots), attempt.created_at, attempt.since)
         self.held[AttemptId(attempt.job_id, attempt.number)] = held.charged(self.memory)
 
     def _take(self, attempt: AttemptRecord, changes: Changes, owner_of: Callable[[JobId], str]) -> None:
@@ -115,10 +117,10 @@ class Accounts:
         elif attempt.ended_at is not None:
             del self.held[key]
             self._charge(holding, attempt.ended_at, changes, is_over=True, lost_s=attempt.lost_s)
-        elif attempt.slots != holding.slots:
+        elif (held := held_slots(attempt.slots)) != holding.slots:
             assert attempt.changed_at is not None
             self.hold(attempt, holding.owner)
-            kept = {slot.number for slot in attempt.slots}
+            kept = {slot.number for slot in held}
             gone = replace(holding, slots=tuple(slot for slot in holding.slots if slot.number not in kept))
             if gone.slots:
                 self._charge(gone, attempt.changed_at, changes, is_over=False)

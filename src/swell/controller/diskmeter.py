@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from swell.model.diskuse import LARGEST_SHOWN, DiskUse
+from swell.machine.tree_size import TooDeep, entry_sizes
+from swell.machine.users import user_by_uid
 from swell.model.job import JobId
-from swell.treesize import TooDeep, entry_sizes
-from swell.users import user_by_uid
+from swell.model.quota import LARGEST_SHOWN, DiskUse
 
 SLICE_S = 0.02  # of work, after which others have the interpreter
 RESTS = 4  # times as long as the slice before: a fifth of one core at most
@@ -46,7 +46,7 @@ class JobFolder(NamedTuple):
 
 
 @dataclass(slots=True)
-class Account:
+class DiskAccount:
     """Of one user, by job."""
 
     last: dict[JobId, int] = field(default_factory=dict)  #: found by the last pass
@@ -95,7 +95,7 @@ class DiskMeter:
         self._owners = owners  #: of those of these jobs that are remembered
         self._bytes_max = bytes_max  #: of a user; None: no limit
         self._changed = changed  #: somebody has passed their limit, or has room again
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, DiskAccount] = {}
         self._gone: set[JobId] = set()  #: deleted since this pass began
         self._over: set[str] = set()  #: who had too much when that was last told
         self._mutex = threading.Lock()
@@ -110,7 +110,7 @@ class DiskMeter:
         if bytes_max is None:
             return None
         with self._mutex:
-            account = self._accounts.get(user, Account())
+            account = self._accounts.get(user, DiskAccount())
             return DiskUse(account.total, bytes_max, account.largest)
 
     def users(self) -> list[str]:
@@ -183,7 +183,7 @@ class DiskMeter:
 
     def _count(self, owner: str, folder: JobFolder) -> None:
         with self._mutex:
-            account = self._accounts.setdefault(owner, Account())
+            account = self._accounts.setdefault(owner, DiskAccount())
         found = 0
         try:
             for size in entry_sizes(folder.parent, folder.name):
@@ -201,11 +201,11 @@ class DiskMeter:
         self._note(account, folder.job, found)
         self._tell([owner])
 
-    def _is_enough(self, owner: str, account: Account) -> bool:
+    def _is_enough(self, owner: str, account: DiskAccount) -> bool:
         """However many files somebody makes, a pass ends."""
         return account.entries > ENTRIES_ABOVE_MAX and account.total > (self._bytes_max(owner) or 0)
 
-    def _note(self, account: Account, job: JobId, size: int) -> None:
+    def _note(self, account: DiskAccount, job: JobId, size: int) -> None:
         with self._mutex:
             if job not in self._gone:
                 account.add(job, size)

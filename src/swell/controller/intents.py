@@ -7,7 +7,7 @@ before it changes anything, and is durable when its future is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from swell.controller.livejob import LiveJob
@@ -15,14 +15,15 @@ from swell.controller.observe import Effect
 from swell.controller.training import fold_report
 from swell.controller.watching import learn
 from swell.controller.world import World
-from swell.controller.yielding import ask, go_back_to_checkpoint, resumes, stop
+from swell.controller.yielding import ask, can_stop_now, go_back_to_checkpoint, is_trained, stop
 from swell.errors import Conflict, NotFound, Rejected
 from swell.model.job import JobId, JobState, ResizeMode
 from swell.model.reason import Code
 from swell.model.training import Report
-from swell.store import Changes, EventRecord, JobRecord
+from swell.store import Changes, EventRecord, JobRecord, TaskRecord
 
 T = TypeVar("T")
+Tasks = Callable[[JobId], list[TaskRecord]]  # of a job, in all its attempts
 
 
 @dataclass(slots=True)
@@ -68,17 +69,20 @@ def _is_at_its_end(job: LiveJob, told: Report) -> bool:
     """Is it to be stopped where it is? Of several ranks rank 0 speaks for all: what it has reported is all there is."""
     if told.is_ready and told.rank == 0:
         return True
-    return told.is_deaf and told.checkpoint is not None and job.asked is not None
+    return told.is_deaf and told.checkpoint is not None and job.asked is not None and not is_trained(job)
 
 
 def hold(job_id: JobId, by: str) -> Intent[None]:
     def intent(turn: Turn) -> None:
         job = _live(turn, job_id)
-        if job.held_by is not None:
+        if job.record.held_by is not None:
             return
-        if job.attempt is not None:
-            _refuse_unless_it_resumes(job, "hold", f"wait for it, or start it again with: swell requeue --now {job.id}")
-        job.held_by = by
+        if job.attempt is not None and not job.shape.is_array:  # an array's tasks run to their end, and no other begins
+            instead = (
+                f"wait for it, or end it with: swell cancel {job.id}; swell requeue {job.id} starts it again later"
+            )
+            _refuse_unless_it_resumes(job, "holding", instead)
+        job.record = replace(job.record, held_by=by)
         _note(turn, job, "HoldRequested", by)
 
     return intent
@@ -87,9 +91,9 @@ def hold(job_id: JobId, by: str) -> Intent[None]:
 def release(job_id: JobId, by: str) -> Intent[None]:
     def intent(turn: Turn) -> None:
         job = _live(turn, job_id)
-        if job.held_by is None:
+        if job.record.held_by is None:
             raise Conflict(f"job {job.id} is not held; it is {job.state}")
-        job.held_by, job.suspended = None, ""
+        job.record, job.suspended = replace(job.record, held_by=None), ""
         _note(turn, job, "Released", by)
 
     return intent
@@ -102,23 +106,28 @@ def give_up(jobs: Sequence[JobId], by: str) -> Intent[None]:
         for job in filter(None, map(turn.world.jobs.get, jobs)):
             if job.attempts == 0 and job.cancel_by is None:
                 job.cancel_by = by
+                turn.changes.set_job(job.id, cancel_requested_by=by)
                 _note(turn, job, "CancelRequested", by)
 
     return intent
 
 
-def requeue(job_id: JobId, by: str, *, is_now: bool, read: Callable[[JobId], JobRecord]) -> Intent[None]:
+def requeue(job_id: JobId, by: str, *, is_now: bool, read: Callable[[JobId], JobRecord], tasks: Tasks) -> Intent[None]:
     def intent(turn: Turn) -> None:
         job = turn.world.jobs.get(job_id)
         if job is None:
-            _take_back(turn, read(job_id), by, read)
+            _take_back(turn, read(job_id), by, read, tasks)
         elif job.attempt is None:
             raise Conflict(f"job {job.id} is {job.state}: it has not started, so there is nothing to start again")
         elif job.shape.is_array:
-            raise Conflict(f"job {job.id} is an array; its tasks cannot be started again while it runs")
+            raise Conflict(
+                f"job {job.id} is an array that has not ended, and its tasks cannot be started again before it has; "
+                f"wait for it, or end it with: swell cancel {job.id}; "
+                f"then swell requeue {job.id} runs what has not succeeded"
+            )
         else:
             if not is_now:
-                _refuse_unless_it_resumes(job, "requeue", f"stop it at once with: swell requeue --now {job.id}")
+                _refuse_unless_it_resumes(job, "requeueing", f"stop it at once with: swell requeue --now {job.id}")
             when = ResizeMode.IMMEDIATE if is_now else job.mode
             cause = f"requeued by {by}"
             turn.effects += ask(turn.world, job, turn.changes, turn.now, width=0, when=when, cause=cause)
@@ -127,21 +136,29 @@ def requeue(job_id: JobId, by: str, *, is_now: bool, read: Callable[[JobId], Job
     return intent
 
 
-def _take_back(turn: Turn, record: JobRecord, by: str, read: Callable[[JobId], JobRecord]) -> None:
-    """One that has failed or was cancelled gets another life: its retries again, and all of its time."""
+def _take_back(turn: Turn, record: JobRecord, by: str, read: Callable[[JobId], JobRecord], tasks: Tasks) -> None:
+    """One that has failed or was cancelled gets another life: its retries again, and all of its time.
+
+    Of an array what has succeeded stays done.
+    """
     if record.state is JobState.SUCCEEDED:
         raise Conflict(f"job {record.id} has succeeded; submit it again to run it once more")
-    if record.spec.array is not None:
-        raise Conflict(f"job {record.id} is an array and has ended; submit what is missing as a new job")
+    if record.spec.array is not None and record.manifest:
+        raise Conflict(
+            f"job {record.id} is an array: its Kubernetes Job has finished and cannot start more tasks; "
+            "submit the missing tasks as a new job"
+        )
     if record.attempts == 0:
         _refuse_if_doomed(turn, record, read)
     turn.changes.set_job(record.id, ended_at=None, exit_code=None, cancel_requested_by=None, cancel_grace_s=None)
-    job = turn.world.add(record)
-    job.state, job.reason, job.evidence = JobState.QUEUED, Code.NOT_YET_PLANNED, {}
-    job.cancel_by = job.cancel_grace_s = job.held_by = job.retry_at = None
+    job = turn.world.add(replace(record, first_attempt=record.attempts + 1))
+    if job.shape.is_array:
+        turn.world.restore(job, None, tasks(job.id))
+    job.become(JobState.QUEUED, Code.NOT_YET_PLANNED, {})
+    job.cancel_by = job.cancel_grace_s = None
     job.drop_reservation()
-    job.queued_at = turn.now
-    job.failures, job.used_s, job.unplaced, job.problem = 0, 0.0, 0, ""
+    anew = replace(job.record, held_by=None, retry_at=None, queued_at=turn.now)
+    job.record = replace(anew, failures=0, used_s=0.0, unplaced=0, problem="")
     job.after = tuple(after for after in job.after if after.job in turn.world.jobs)
     go_back_to_checkpoint(job)
     turn.world.asked.discard(job.id)
@@ -154,13 +171,14 @@ def _refuse_if_doomed(turn: Turn, record: JobRecord, read: Callable[[JobId], Job
         if after.on_any_end or after.job in turn.world.jobs:
             continue
         try:
-            state = str(read(after.job).state)
+            state = read(after.job).state
+            ended = "was cancelled" if state is JobState.CANCELLED else str(state)
         except NotFound:
-            state = "was deleted"
-        if state != JobState.SUCCEEDED:
+            ended = "was deleted"
+        if ended != JobState.SUCCEEDED:
             raise Conflict(
-                f"job {record.id} is to start after job {after.job} has succeeded, but that one {state}; "
-                f"start that one again first (swell requeue {after.job}), or submit this one without it"
+                f"job {record.id} depends on job {after.job}, which {ended}; "
+                f"requeue job {after.job} first (swell requeue {after.job}), or submit the job without that dependency"
             )
 
 
@@ -182,14 +200,14 @@ def scale(
             raise Rejected(f"job {job.id} is an array; how many of its tasks run at once is in its own spec")
         if width is not None and not shape.width_min <= width <= shape.width_max:
             span = f"{shape.width_min}..{shape.width_max}"
-            raise Rejected(f"width {width} lies outside what job {job.id} asked for, {span}{_why_rigid(read(job.id))}")
+            raise Rejected(f"width {width} is outside job {job.id}'s range, {span}{_why_rigid(read(job.id))}")
         is_running_at = job.attempt.width if job.attempt is not None else None
         if width is not None and is_running_at not in (None, width) and not is_now:
-            _refuse_unless_it_resumes(job, "resize", f"stop and start it at once with: swell scale --now {job.id} N")
-        job.wanted_width = width if is_kept else job.wanted_width
+            _refuse_unless_it_resumes(job, "resizing", f"stop and start it at once with: swell scale --now {job.id} N")
+        job.record = replace(job.record, wanted_width=width if is_kept else job.record.wanted_width)
         _note(turn, job, "ScaleRequested", by, width=width)
         if is_now and width is not None and is_running_at not in (None, width):
-            cause = f"scaled to {width} by {by}"
+            cause = f"scaled to {width} on request"
             turn.effects += ask(
                 turn.world, job, turn.changes, turn.now, width=width, when=ResizeMode.IMMEDIATE, cause=cause
             )
@@ -210,13 +228,11 @@ def _live(turn: Turn, job_id: JobId) -> LiveJob:
     return job
 
 
-def _refuse_unless_it_resumes(job: LiveJob, what: str, instead: str) -> None:
+def _refuse_unless_it_resumes(job: LiveJob, doing: str, instead: str) -> None:
     """Nothing is stopped whose work would be lost, unless somebody says so."""
-    if not resumes(job):
-        why = (
-            "it may not be resized (resize: never)" if job.mode is ResizeMode.NEVER else "it has reported no checkpoint"
-        )
-        raise Conflict(f"job {job.id} runs, and {why}: to {what} it would lose its work; {instead}")
+    if not can_stop_now(job):
+        why = "may not be resized (resize: never)" if job.mode is ResizeMode.NEVER else "has no checkpoint"
+        raise Conflict(f"job {job.id} is running and {why}, so {doing} it would lose its work; {instead}")
 
 
 def _note(turn: Turn, job: LiveJob, kind: str, by: str, **detail: object) -> None:

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from swell.controller.reporting import read_token
+from swell.machine.state_folder import SECRET_BYTES, StateFolder, write_private
 from swell.model.job import AttemptId
-from swell.state import SECRET_BYTES, StateFolder, write_private
 
 
 @dataclass(frozen=True, slots=True)

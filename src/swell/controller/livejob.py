@@ -1,16 +1,61 @@
-"""What do we know of a job that has not ended?"""
+"""What do we know of a job that has not ended?
+
+Its terms, which never change; its record, which is what the store has of it; and the progress of its tasks. A new
+column of the job is a field of `JobStatus` (`store/records.py`), with its column in `store/tables.py` and a migration:
+what is read and written follows from the fields.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from swell.controller.progress import Progress
+from swell.model.attempt import Asked, Stopping
 from swell.model.cluster import NodeId
-from swell.model.job import EXIT_YIELDED, After, AttemptId, IdlePolicy, JobId, JobState, Overrun, ResizeMode
-from swell.model.launch import CAUSE_DELETED, CAUSE_STOPPED, GpuSeen, TaskSeen
-from swell.model.plan import JobView, Shape, Slot
+from swell.model.job import After, AttemptId, ExitRule, IdlePolicy, JobId, JobState, Overrun, ResizeMode
+from swell.model.plan import JobView, Shape, Slot, held_slots
 from swell.model.reason import Code, Evidence
-from swell.model.training import Asked, TrainingRecord
-from swell.store import AttemptRecord, Changes, JobRecord
+from swell.model.training import RankPosition, Training, TrainingRecord
+from swell.store import AttemptRecord, Changes, JobRecord, JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What of a job's spec the loop needs all the time; commands, folders and environments stay in the store."""
+
+    priority: int
+    preempts: bool
+    grace_s: float
+    kind: str  #: of the object it was written as; empty: in our own notation
+    resize: ResizeMode
+    estimate_s: float | None  #: None: no guess
+    epochs: int | None  #: None: only the job itself knows
+    retries: int  #: of an array: of each index
+    retries_together: int | None  #: of an array: of all indices; None: no limit beside that of each
+    exit_rules: tuple[ExitRule, ...]  #: which failures are treated otherwise
+    notifies: str  #: "end", "error", or nobody
+    on_overrun: Overrun
+    idle: IdlePolicy | None  #: None: its GPUs may idle
+
+    @classmethod
+    def of(cls, record: JobRecord) -> Terms:
+        spec = record.spec
+        has_own_retries = bool(record.manifest) and spec.array is not None  # its object's controller does that
+        return cls(
+            priority=record.priority,
+            preempts=spec.preempts,
+            grace_s=spec.grace_s,
+            kind=spec.kind,
+            resize=spec.resize,
+            estimate_s=spec.estimate_s,
+            epochs=spec.epochs,
+            retries=0 if has_own_retries else spec.retries,
+            retries_together=spec.retries_together,
+            exit_rules=() if has_own_retries else spec.exit_rules,
+            notifies="" if spec.notify is None else "error" if spec.notify.only_on_error else "end",
+            on_overrun=spec.on_overrun,
+            idle=spec.idle,
+        )
 
 
 @dataclass(slots=True)
@@ -20,204 +65,168 @@ class LiveJob:
     id: JobId
     owner: str
     shape: Shape
-    priority: int
-    grace_s: float
-    tasks_total: int
-    kind: str = ""  #: of the object it was written as; empty: in our own notation
-    state: JobState = JobState.QUEUED
-    reason: Code | None = Code.NOT_YET_PLANNED
-    evidence: Evidence = field(default_factory=dict)
+    terms: Terms
+    record: JobStatus  #: counts of tasks and the width are those of the last `write`; `progress` has the present ones
+    progress: Progress
+    training: TrainingRecord | None = None  #: None: it has reported nothing
+    attempt: AttemptRecord | None = None  #: the present one; None while queued
     cancel_by: str | None = None  #: None: nobody asked
     cancel_grace_s: float | None = None  #: None: the spec's
-    attempt: AttemptRecord | None = None  #: the present one; None while queued
-    attempts: int = 0
-    started_at: float | None = None
-    ended: dict[int, bool] = field(default_factory=dict)  #: index → has ended; absent: not begun
-    begun_now: set[int] = field(default_factory=set)  #: tasks seen in the present attempt
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    last_end: float | None = None  #: of its tasks; None: none has ended
-    failure: TaskSeen | None = None  #: the task that tells why it failed
-    deleted: TaskSeen | None = None  #: a task whose object somebody else deleted; None: nobody did
-    refusal: TaskSeen | None = None  #: of an array: that its present attempt found no place; None: nobody said so
-    finished_on: set[str] = field(default_factory=set)  #: nodes that have nothing of it any more
-    nodes: tuple[str, ...] = ()
-    resize: ResizeMode = ResizeMode.AT_CHECKPOINT
-    estimate_s: float | None = None  #: None: no guess
-    epochs: int | None = None  #: by its spec; None: only the job itself knows
-    retries: int = 0
     after: tuple[After, ...] = ()  #: jobs that must end first; those that have are gone from here
-    training: TrainingRecord | None = None  #: None: it has reported nothing
-    lost_gpu_seconds: float = 0.0
-    resizes: int = 0
-    preemptions: int = 0
-    failures: int = 0
-    unplaced: int = 0  #: attempts in a row that could not be placed
-    problem: str = ""  #: why not, in the words of who refused
-    used_s: float = 0.0  #: of attempts that have ended
-    held_by: str | None = None  #: None: nobody asked that it wait
-    suspended: str = ""  #: its object, which somebody suspended and by that asked so; empty: nobody did
-    wanted_width: int | None = None  #: None: the planner's choice
-    queued_at: float = 0.0  #: when it last began to wait
-    reserved_at: float | None = None  #: None: no room is being made for it
-    reserved_until: float | None = None  #: None: as above
-    retry_at: float | None = None  #: None: at once
-    begun: dict[int, int] = field(default_factory=dict)  #: rank → epochs begun, as said in the present attempt
-    began_at: float | None = None  #: when the present attempt began to train; None: it has not
-    wound_down_s: float = 0.0  #: of the attempt before: from its last durable moment to its end
-    yielded: int = 0  #: tasks that ended with the code for it
+    returns: int | None = None  #: the width it gave its room back for; None: it lines up for another reason
     doomed_by: tuple[JobId, str] | None = None  #: a job it was to follow, and how that ended; None: none did wrong
-    notifies: str = ""  #: "end", "error", or nobody
+    suspended: str = ""  #: its object, which somebody suspended and by that asked so; empty: nobody did
     tensorboard: str = ""  #: of the present attempt; empty: nowhere to be looked at
     trouble: dict[NodeId, str] = field(default_factory=dict)  #: of the present attempt, as its nodes told last
-    on_overrun: Overrun = Overrun.WARN
-    idle: IdlePolicy | None = None  #: None: its GPUs may idle
-    gpu: dict[NodeId, GpuSeen] = field(default_factory=dict)  #: of the present attempt, where measured; never changed
-    gpu_memory_mib: int | None = None  #: what it was seen to need on a GPU it shares; None: what its spec says
-    gpu_peak_mib: int | None = None  #: the most it was seen to use on one GPU; None: not measured
+    wound_down_s: float = 0.0  #: of the attempt before: from its last durable moment to its end
     _view: JobView | None = None
 
     @classmethod
     def of(cls, record: JobRecord, shape: Shape) -> LiveJob:
-        """As the store has it, without its attempt and tasks."""
-        spec = record.spec
+        """The job as the store has it, without its attempt and tasks."""
+        terms, status = Terms.of(record), JobStatus.of(record)
         return cls(
             id=record.id,
             owner=record.owner,
             shape=shape,
-            priority=record.priority,
-            grace_s=spec.grace_s,
-            tasks_total=record.tasks_total,
-            kind=spec.kind,
-            state=record.state,
-            reason=record.reason_code,
-            evidence=record.reason_evidence,
+            terms=terms,
+            record=replace(status, queued_at=record.submitted_at if status.queued_at is None else status.queued_at),
+            progress=Progress(shape.is_array, terms.retries, terms.exit_rules),
+            training=record.training,
             cancel_by=record.cancel_requested_by,
             cancel_grace_s=record.cancel_grace_s,
-            attempts=record.attempts,
-            started_at=record.started_at,
-            nodes=record.nodes,
-            resize=spec.resize,
-            estimate_s=spec.estimate_s,
-            epochs=spec.epochs,
-            retries=spec.retries,
-            after=spec.after if record.attempts == 0 else (),  # it has begun, so nothing stands before it any more
-            training=record.training,
-            lost_gpu_seconds=record.lost_gpu_seconds,
-            resizes=record.resizes,
-            preemptions=record.preemptions,
-            failures=record.failures,
-            used_s=record.used_s,
-            held_by=record.held_by,
-            wanted_width=record.wanted_width,
-            queued_at=record.submitted_at if record.queued_at is None else record.queued_at,
-            reserved_at=record.reserved_at,
-            reserved_until=record.reserved_until,
-            retry_at=record.retry_at,
-            notifies="" if spec.notify is None else "error" if spec.notify.only_on_error else "end",
-            on_overrun=spec.on_overrun,
-            idle=spec.idle,
-            gpu_memory_mib=record.gpu_memory_mib,
-            gpu_peak_mib=record.gpu_peak_mib,
-            unplaced=record.unplaced,
-            problem=record.problem,
+            after=record.spec.after if record.attempts == 0 else (),  # one that has begun follows nobody any more
         )
 
     @property
+    def state(self) -> JobState:
+        return self.record.state
+
+    @property
+    def attempts(self) -> int:
+        return self.record.attempts
+
+    @property
     def attempt_id(self) -> AttemptId:
-        return AttemptId(self.id, self.attempts)
+        return AttemptId(self.id, self.record.attempts)
 
     @property
     def slots(self) -> tuple[Slot, ...]:
         return () if self.attempt is None else self.attempt.slots
 
     @property
+    def held(self) -> tuple[Slot, ...]:
+        """Its slots without those whose tasks have ended before the others: their room is free."""
+        return () if self.attempt is None else held_slots(self.attempt.slots)
+
+    @property
     def mode(self) -> ResizeMode:
         """How its width may change now."""
-        return self.resize.of(has_checkpoint=self.training is not None and self.training.checkpoint is not None)
+        return self.terms.resize.of(has_checkpoint=self.training is not None and self.training.checkpoint is not None)
 
     @property
     def asked(self) -> Asked | None:
+        """What its present attempt was asked to give back; None: nothing."""
         return None if self.attempt is None else self.attempt.asked
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """How its present attempt is being stopped; None: it is not. Never None while the state is `stopping`."""
+        return None if self.attempt is None else self.attempt.stopping
 
     @property
     def durable_at(self) -> float | None:
         """Until when the work of the present attempt is safe; None: it has not begun any."""
         checkpoint = None if self.training is None else self.training.checkpoint
-        if checkpoint is not None and checkpoint.attempt == self.attempts:
+        if checkpoint is not None and checkpoint.attempt == self.record.attempts:
             return checkpoint.at
-        return self.began_at or (None if self.attempt is None else self.attempt.started_at)
+        return self.progress.began_at or (None if self.attempt is None else self.attempt.started_at)
 
     def view(self) -> JobView:
-        """The same object as long as nothing has changed."""
+        """The job as the planner sees it: the same object as long as nothing has changed."""
         if self._view is None:
-            mib = self.gpu_memory_mib  # what it was seen to need takes the place of what it asked for
+            record = self.record
+            mib = record.gpu_memory_mib  # what it was seen to need takes the place of what it asked for
             self._view = JobView(
                 id=self.id,
                 shape=self.shape if mib is None else self.shape.with_shares(mib),
-                priority=self.priority,
-                state=self.state,
-                slots=tuple(replace(slot, resources=slot.resources.with_share(mib)) for slot in self.slots),
+                priority=self.terms.priority,
+                state=record.state,
+                slots=tuple(replace(slot, resources=slot.resources.with_share(mib)) for slot in self.held),
                 started_at=self.attempt.created_at if self.attempt else None,
                 unfinished=self.unfinished,
                 width=self.attempt.width if self.attempt else 0,
-                used_s=self.used_s,
+                used_s=record.used_s,
                 mode=self.mode,
-                training=None if self.training is None else self.training.for_planner(),
-                estimate_s=self.estimate_s,
+                is_at_once=self.terms.resize is ResizeMode.EITHER,
+                training=self._training_for_planner(),
+                estimate_s=self.terms.estimate_s,
                 yielding=self.asked.width if self.asked else None,
-                wanted=self.wanted_width,
+                wanted=record.wanted_width,
+                returns=None if self.attempt else self.returns,
                 lined_up_at=self.queued_at,
-                reserved_at=self.reserved_at,
+                reserved_at=record.reserved_at,
                 waits_for=tuple(after.job for after in self.after),
-                not_before=self.retry_at,
+                not_before=record.retry_at,
                 user=self.owner,
-                problem=self.problem,
+                is_held=self.shape.is_array and record.held_by is not None,
+                ended_on=frozenset(self.progress.finished_on if self.shape.is_array else ()),
+                preempts=self.terms.preempts,
+                problem=record.problem,
             )
         return self._view
+
+    @property
+    def queued_at(self) -> float:
+        """When it last began to wait."""
+        assert self.record.queued_at is not None
+        return self.record.queued_at
+
+    def _training_for_planner(self) -> Training | None:
+        if self.training is None:
+            return None
+        counted_at = None if self.progress.began_at is None else self.durable_at
+        saves_at_steps = self.progress.can_stop_at_step
+        return replace(self.training.for_planner(), counted_at=counted_at, saves_at_steps=saves_at_steps)
+
+    def note_position(self, rank: int, position: RankPosition) -> None:
+        """A rank that can stop at any step says where it is."""
+        self.progress.positions[rank] = position
+        self._view = None
 
     def write(self, changes: Changes) -> None:
         """Note the present values for the store; always all of them, so that many jobs are one statement."""
         self._view = None
-        changes.set_job(
-            self.id,
-            state=str(self.state),
-            reason_code=None if self.reason is None else str(self.reason),
-            reason_evidence=self.evidence,
-            started_at=self.started_at,
-            attempts=self.attempts,
-            width=self.attempt.width if self.attempt is not None else 0,
-            tasks_total=self.tasks_total,
-            tasks_running=self.running,
-            tasks_succeeded=self.succeeded,
-            tasks_failed=self.failed,
-            nodes=self.nodes,
-            training=None if self.training is None else self.training.to_document(),
-            lost_gpu_seconds=self.lost_gpu_seconds,
-            resizes=self.resizes,
-            preemptions=self.preemptions,
-            failures=self.failures,
-            used_s=self.used_s,
-            held_by=self.held_by,
-            wanted_width=self.wanted_width,
-            queued_at=self.queued_at,
-            reserved_at=self.reserved_at,
-            reserved_until=self.reserved_until,
-            retry_at=self.retry_at,
-            gpu_memory_mib=self.gpu_memory_mib,
-            gpu_peak_mib=self.gpu_peak_mib,
-            unplaced=self.unplaced,
-            problem=self.problem,
+        progress = self.progress
+        self.record = replace(
+            self.record,
+            width=0 if self.attempt is None else self.attempt.width,
+            tasks_running=progress.running,
+            tasks_succeeded=progress.succeeded,
+            tasks_failed=progress.failed,
+            tasks_stopped=len(progress.stopped),
         )
+        training = None if self.training is None else self.training.to_document()
+        changes.set_job(self.id, **self.record.columns(), training=training)
 
     def set_attempt(self, attempt: AttemptRecord, changes: Changes) -> None:
         self.attempt = attempt
         self._view = None
         changes.attempts.append(attempt)
 
+    def become(self, state: JobState, code: Code | None, evidence: Evidence) -> None:
+        """Take a state, with the reason for it; `code` None: all is well."""
+        self.record = replace(self.record, state=state, reason_code=code, reason_evidence=evidence)
+
+    def count_run_time(self, ended_at: float) -> float:
+        """Of the present attempt, which ends: what its record gets, and what its limit may count."""
+        began = self.record.running_since
+        ran_s = 0.0 if began is None else max(0.0, ended_at - began)
+        self.record = replace(self.record, ran_s=self.record.ran_s + ran_s, running_since=None)
+        return ran_s
+
     def drop_reservation(self) -> None:
-        self.reserved_at = self.reserved_until = None
+        self.record = replace(self.record, reserved_at=None, reserved_until=None)
 
     def let_follow(self, ended: JobId, state: JobState) -> None:
         """A job it waits for has ended."""
@@ -230,65 +239,37 @@ class LiveJob:
     def start_over(self) -> None:
         """Nothing of an attempt that has ended counts for the next one of a gang."""
         self.attempt = None
-        self.ended.clear()
-        self.begun_now.clear()
-        self.finished_on.clear()
-        self.begun.clear()
-        self.gpu = {}
-        self.running = self.succeeded = self.failed = self.yielded = 0
-        self.last_end = self.failure = self.deleted = self.began_at = None
+        self.progress = Progress(self.shape.is_array, self.terms.retries, self.terms.exit_rules)
 
-    def count(self, task: TaskSeen) -> bool:
-        """Take a sighting into account; False when it says nothing new."""
-        before = self.ended.get(task.index)
-        if before or (before is False and task.ended_at is None):
-            return False
-        if task.ended_at is None:
-            self.running += 1
-        else:
-            self.running -= before is False
-            self.last_end = max(self.last_end or 0.0, task.ended_at)
-            if task.exit_code == 0 and not task.cause:
-                self.succeeded += 1
-            else:
-                self.failed += 1
-                self.yielded += task.exit_code == EXIT_YIELDED
-                self.failure = self._worse(task)
-                self.deleted = task if task.cause == CAUSE_DELETED else self.deleted
-        self.ended[task.index] = task.ended_at is not None
-        if task.has_run or self.shape.is_array:
-            self.begun_now.add(task.index)
-        return True
+    @property
+    def may_try_again(self) -> bool:
+        """Of an array: has an index failed that is to have another try?"""
+        allowed = self.terms.retries_together
+        return bool(self.progress.again) and (allowed is None or self.record.failures + self.progress.failed <= allowed)
 
-    def _worse(self, task: TaskSeen) -> TaskSeen:
-        """Not those we stopped: of an array the lowest index that failed by itself, of a gang the first."""
-        known = self.failure
-        if known is None:
-            return task
-        if self.shape.is_array:
-            return min(known, task, key=lambda seen: (seen.cause == CAUSE_STOPPED, seen.index))
-        return min(known, task, key=_blame)
+    def put_back(self) -> int:
+        """An array's attempt is over: put back what failed and has tries left (so many), and what we stopped."""
+        again = self.progress.again if self.may_try_again else set()
+        self.record = replace(self.record, failures=self.record.failures + len(again))
+        self.progress.put_back(again)
+        return len(again)
 
     def emptied_at(self, now: float) -> float:
         """When the latest task of the present attempt ended, not when we heard of it; now, if none has."""
         assert self.attempt is not None
-        if self.last_end is None or self.last_end < self.attempt.created_at:  # an array's may be of an earlier attempt
-            return now
-        return min(now, self.last_end)
+        return self.progress.emptied_at(now, since=self.attempt.created_at)
 
     @property
     def has_begun(self) -> bool:
         """Of a gang every rank, of an array any task."""
-        return bool(self.begun_now) if self.shape.is_array else len(self.begun_now) >= len(self.slots)
+        begun = self.progress.begun_now
+        return bool(begun) if self.shape.is_array else len(begun) >= len(self.slots)
 
     @property
     def unfinished(self) -> int:
-        return self.tasks_total - self.succeeded - self.failed
+        progress = self.progress
+        return self.record.tasks_total - progress.succeeded - progress.failed - len(progress.stopped)
 
     @property
     def has_only_succeeded(self) -> bool:
-        return self.succeeded == self.tasks_total
-
-
-def _blame(seen: TaskSeen) -> tuple[bool, bool, float, int]:
-    return seen.cause == CAUSE_STOPPED, seen.exit_code == EXIT_YIELDED, seen.ended_at or 0.0, seen.index
+        return self.progress.succeeded + self.progress.left_out == self.record.tasks_total

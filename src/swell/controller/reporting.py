@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from posixpath import join
 
+from swell.model.attempt import Resume
 from swell.model.job import AttemptId, JobSpec
 from swell.store import AttemptRecord
 
@@ -27,6 +28,7 @@ class Reporting:
     secret_of: Callable[[float], str]  #: of an attempt that was made then (jobsecrets.py)
     checkpoints: str  #: folder that holds one folder per job
     fingerprint: str = ""  #: of the server's own certificate, which nobody vouches for; empty: none is needed
+    socket: str = ""  #: what jobs report through instead of the address, which anybody could take; empty: nobody can
 
     def folder(self, job: int, spec_folder: str | None) -> str:
         return spec_folder if spec_folder is not None else join(self.checkpoints, str(job))
@@ -49,11 +51,26 @@ class Reporting:
             "HEARTBEAT_FREQ": str(HEARTBEAT_STEPS),
             "KUBEFLOW_TRAINER_SERVER_URL": f"{self.url}/api/v1/attempts/{name}/trainer-status",
         }
+        if self.socket:
+            told["SWELL_JOBS_SOCKET"] = self.socket
         if self.fingerprint:
             told["SWELL_URL_FINGERPRINT"] = self.fingerprint
         if spec.epochs is not None:
             told["EPOCHS_TO_BE_DONE"] = str(spec.epochs)
+        told |= _inside_epoch(attempt.resume)
         return tuple(sorted(told.items()))
+
+
+def _inside_epoch(resume: Resume) -> dict[str, str]:
+    """How far into its first epoch the attempt begins; nothing where that is at its beginning."""
+    if not resume.steps_done:
+        return {}
+    told = {
+        "SWELL_STEPS_DONE": resume.steps_done,
+        "SWELL_STEPS_TOTAL": resume.steps_total,
+        "SWELL_SAMPLES_DONE": resume.samples_done,
+    }
+    return {name: str(number) for name, number in told.items() if number is not None}
 
 
 def make_token(secret: str, attempt: AttemptId, expires_at: float) -> str:

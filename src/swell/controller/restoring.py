@@ -12,7 +12,8 @@ from swell.controller.world import World
 from swell.controller.yielding import Stop
 from swell.errors import NotFound
 from swell.model.job import JobId, JobState
-from swell.store import JobRecord, Store
+from swell.store import JobRecord
+from swell.store.jobstore import JobStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Restored:
     stops: list[Stop]  #: and what of that it is to end
 
 
-def restore(store: Store, accounts: Accounts) -> Restored:
+def restore(store: JobStore, accounts: Accounts) -> Restored:
     """What open attempts hold is entered into the accounts."""
     found = Restored(World(), {record.id: record for record in store.active()}, [], [])
     open_attempts = {attempt.job_id: attempt for attempt in store.open_attempts()}
@@ -36,14 +37,14 @@ def restore(store: Store, accounts: Accounts) -> Restored:
         if attempt is not None:
             accounts.hold(attempt, job.owner)
             found.begins.append(Begin(attempt, done_before(job)))
-        if job.state is JobState.STOPPING:
-            found.stops.append(Stop(job.attempt_id, float(str(job.evidence.get("grace_s", job.grace_s)))))
+            if attempt.stopping is not None:
+                found.stops.append(Stop(job.attempt_id, attempt.stopping.grace_s, attempt.stopping.evicts))
     for job in found.world.jobs.values():
         follow_ended(store, found.world, job)
     return found
 
 
-def follow_ended(store: Store, world: World, job: LiveJob) -> None:
+def follow_ended(store: JobStore, world: World, job: LiveJob) -> None:
     """Of the jobs it waits for, some may have ended already."""
     for after in job.after:
         if after.job in world.jobs:

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from pathlib import Path
 
 from swell.engines import Engine
 from swell.errors import Conflict
+from swell.machine.removal import Eraser
 from swell.model.job import AttemptId, JobId
-from swell.store import JobRecord, Store
+from swell.store import JobRecord
+from swell.store.jobstore import JobStore
+
+
+class CheckpointFolders:
+    """One folder per job; those that users named themselves are elsewhere and are never touched."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._eraser = Eraser(root)
+
+    def erase(self, job: JobId) -> None:
+        """It is no longer there when this returns."""
+        try:
+            self._eraser.erase(str(job))
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            folder = self._root / str(job)
+            raise Conflict(
+                f"the checkpoints of job {job} cannot be removed: something is mounted on {folder}; unmount it first"
+            ) from error
+
 
 FORGET_PER_CYCLE_MAX = 200  # old jobs removed at once; keeps one transaction short
 
@@ -16,7 +41,7 @@ FORGET_PER_CYCLE_MAX = 200  # old jobs removed at once; keeps one transaction sh
 class Retention:
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         engine: Engine,
         *,
         keep_s: float | None,

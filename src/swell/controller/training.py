@@ -12,7 +12,7 @@ from swell.controller.livejob import LiveJob
 from swell.controller.world import World
 from swell.errors import Conflict, Rejected
 from swell.model.job import JobState
-from swell.model.training import METRICS_MAX, Checkpoint, Control, Measure, Report, TrainingRecord, mixed
+from swell.model.training import METRICS_MAX, Checkpoint, Control, Report, TrainingRecord, mixed
 from swell.store import Changes
 from swell.throughput import predict
 
@@ -23,7 +23,12 @@ def control_of(job: LiveJob) -> Control:
     asked = job.asked
     if asked is None:
         return Control()
-    return Control(asked.stop_after_epoch, yield_now=job.state is JobState.STOPPING)
+    return Control(
+        asked.stop_after_epoch,
+        yield_now=job.state is JobState.STOPPING,
+        stop_at_step=asked.stop_at_step,
+        tell_step=asked.tells_step and asked.stop_at_step is None,
+    )
 
 
 def fold_report(world: World, report: Report, changes: Changes, now: float) -> float | None:
@@ -33,19 +38,19 @@ def fold_report(world: World, report: Report, changes: Changes, now: float) -> f
         raise Conflict(f"attempt {report.attempt} is over: job {report.attempt.job} has ended")
     if job.attempt is None or job.attempts != report.attempt.number:
         raise Conflict(f"attempt {report.attempt} is over: job {job.id} is at attempt {job.attempts}")
-    known = job.training or TrainingRecord(epochs_done=job.attempt.resume.epochs_done, epochs_total=job.epochs)
-    had_begun = job.began_at is not None
+    known = job.training or TrainingRecord(epochs_done=job.attempt.resume.epochs_done, epochs_total=job.terms.epochs)
+    had_begun = job.progress.began_at is not None
     if report.rank == 0:
         _refuse_backwards(job, known, report)
     if report.begun is not None:
-        job.begun[report.rank] = max(report.begun, job.begun.get(report.rank, 0))
+        job.progress.note_epoch(report.rank, report.begun, now)
     if report.rank == 0:
         job.training = _updated(job, known, report, now)
         job.write(changes)
     elif job.training is None:
         job.training = known
         job.write(changes)
-    return None if had_begun or job.began_at is None else _restart_s(job, now)
+    return None if had_begun or job.progress.began_at is None else _restart_s(job, now)
 
 
 def _restart_s(job: LiveJob, now: float) -> float:
@@ -57,6 +62,8 @@ def _restart_s(job: LiveJob, now: float) -> float:
 def _refuse_backwards(job: LiveJob, known: TrainingRecord, report: Report) -> None:
     assert job.attempt is not None
     floor = max(job.attempt.resume.epochs_done, known.epochs_done)
+    if _is_inside_epoch(job, known):
+        floor = int(floor)  # it counts whole epochs
     if report.epochs_done is not None and report.epochs_done < floor:
         raise Rejected(
             f"epochs go backwards: {report.epochs_done:g} done, but {floor:g} were reported before; "
@@ -72,23 +79,31 @@ def _refuse_backwards(job: LiveJob, known: TrainingRecord, report: Report) -> No
         raise Rejected(f"{report.epochs_done:g} epochs done of {total:g} cannot be; report the true total")
 
 
+def _is_inside_epoch(job: LiveJob, known: TrainingRecord) -> bool:
+    """Does what is known of it hold a part of an epoch?"""
+    assert job.attempt is not None
+    return bool(job.attempt.resume.steps_done or (known.checkpoint and known.checkpoint.steps_done))
+
+
 def _updated(job: LiveJob, known: TrainingRecord, report: Report, now: float) -> TrainingRecord:
     assert job.attempt is not None
     after = known
-    if job.began_at is None and (report.begun or report.epochs_done is not None):
-        job.began_at = now  # the first sign of training tells what the start cost
+    if job.progress.began_at is None and (report.begun or report.epochs_done is not None):
+        job.progress.began_at = now  # the first sign of training tells what the start cost
         after = replace(after, restart_s=mixed(after.restart_s, _restart_s(job, now)))
     if report.epochs_total is not None:
         after = replace(after, epochs_total=report.epochs_total)
     if report.epochs_done is not None:
-        after = replace(after, epochs_done=report.epochs_done)
+        after = replace(after, epochs_done=max(report.epochs_done, after.epochs_done))
     if report.metrics:
         after = replace(after, metrics=_newest(after.metrics, dict(report.metrics)))
     if report.is_yielding or report.is_ready:
         after = replace(after, yielded=job.attempts)
     if report.saves_later:
         after = replace(after, saves_later=job.attempts)
-    after = after.with_measure(_measured(job, after, report))
+    after = replace(after, only_saves=report.is_deaf)
+    after = _with_epochs(job, after, report)
+    after = _measured(job, after, report)
     if report.checkpoint is not None:
         after = _with_checkpoint(job, after, report.checkpoint, now)
     return replace(after, ends_at=_ends_at(job, after, report, now))
@@ -99,17 +114,37 @@ def _newest(known: dict[str, float], told: dict[str, float]) -> dict[str, float]
     return dict([*older.items(), *told.items()][-METRICS_MAX:])
 
 
-def _measured(job: LiveJob, known: TrainingRecord, report: Report) -> Measure:
+def _with_epochs(job: LiveJob, known: TrainingRecord, report: Report) -> TrainingRecord:
     assert job.attempt is not None
-    measure = known.measure(job.attempt.width, len(job.nodes))
-    first = job.attempt.resume.epochs_done + 1
+    at, first = (job.attempt.width, len(job.record.nodes)), job.attempt.resume.epochs_done + 1
     for number, seconds in report.epochs:
-        measure = measure.with_epoch(seconds, is_first=number <= first)
+        measured = known.epoch_s()
+        known = known.with_epoch(
+            at,
+            number,
+            seconds,
+            is_first=number <= first,
+            attempt=job.attempts,
+            expected_s=predict(measured, *at) if measured else None,
+        )
+    return known
+
+
+def _measured(job: LiveJob, known: TrainingRecord, report: Report) -> TrainingRecord:
+    assert job.attempt is not None
+    at = job.attempt.width, len(job.record.nodes)
     if report.steps is not None:
-        measure = measure.with_steps(*report.steps)
+        known = known.with_steps(at, *report.steps, report.steps_per_epoch, _epoch_of_steps(known, report))
     if report.memory_mib is not None:
-        measure = measure.with_memory(report.memory_mib)
-    return measure
+        known = known.with_measure(known.measure(*at).with_memory(report.memory_mib))
+    return known
+
+
+def _epoch_of_steps(known: TrainingRecord, report: Report) -> int:
+    """Of the one that has just ended, or the one under way."""
+    if report.epochs:
+        return report.epochs[-1][0]
+    return int(known.epochs_done) + (report.epochs_done is None)
 
 
 def _with_checkpoint(job: LiveJob, known: TrainingRecord, checkpoint: Checkpoint, now: float) -> TrainingRecord:
@@ -131,5 +166,7 @@ def _ends_at(job: LiveJob, known: TrainingRecord, report: Report, now: float) ->
         return now + report.left_s
     if known.epochs_total is None or not known.epoch_s():
         return known.ends_at
-    left_s = max(0.0, known.epochs_total - known.epochs_done) * predict(known.epoch_s(), job.attempt.width)
+    nodes = len({slot.node for slot in job.slots}) or 1
+    epoch_s = predict(known.epoch_s(), job.attempt.width, nodes)
+    left_s = max(0.0, known.epochs_total - known.epochs_done) * known.lengths * epoch_s
     return now + left_s if left_s < LEFT_S_MAX else None

@@ -8,9 +8,12 @@ for its whole window is stopped, if that was asked for.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from swell.controller.livejob import LiveJob
 from swell.controller.world import World
-from swell.controller.yielding import Stop, ask, resumes, stop
+from swell.controller.yielding import Stop, ask, can_stop_now, stop
+from swell.model.attempt import Failure
 from swell.model.job import JobState, Overrun
 from swell.model.launch import RunSeen
 from swell.model.reason import Code, Evidence
@@ -25,11 +28,11 @@ WATCHED_S_MIN = 30.0  # of training, before samples alone may lower a reservatio
 
 def note_use(job: LiveJob, run: RunSeen) -> bool:
     """Take what was measured into account; False when it says nothing new."""
-    if run.gpu is None or job.gpu.get(run.node) == run.gpu:
+    if run.gpu is None or job.progress.gpu.get(run.node) == run.gpu:
         return False
-    job.gpu = {**job.gpu, run.node: run.gpu}
-    if run.gpu.peak_mib > (job.gpu_peak_mib or 0):
-        job.gpu_peak_mib = run.gpu.peak_mib
+    job.progress.gpu = {**job.progress.gpu, run.node: run.gpu}
+    if run.gpu.peak_mib > (job.record.gpu_peak_mib or 0):
+        job.record = replace(job.record, gpu_peak_mib=run.gpu.peak_mib)
     return True
 
 
@@ -38,7 +41,7 @@ def judge(world: World, job: LiveJob, changes: Changes, now: float) -> list[Stop
     if _is_idle(job):
         return _stop_idle(job, changes)
     reserved = reserved_mib(job)
-    used = max((seen.peak_mib for seen in job.gpu.values()), default=0)
+    used = max((seen.peak_mib for seen in job.progress.gpu.values()), default=0)
     if reserved is None or used <= reserved:
         return []
     return _overrun(world, job, changes, now, reserved=reserved, used=used)
@@ -49,16 +52,7 @@ def reserved_mib(job: LiveJob) -> int | None:
     shares = [task.gpu_memory_mib for task, _ in job.shape.roles if task.gpus == 0 and task.gpu_memory_mib > 0]
     if not shares:
         return None
-    return max(shares) if job.gpu_memory_mib is None else job.gpu_memory_mib
-
-
-def failure_of(job: LiveJob) -> tuple[Code, Evidence] | None:
-    """What it fails with when all of it has ended, because we stopped it; None: that is for its tasks to tell."""
-    code = job.evidence.get("fails")
-    if code is None or job.state is not JobState.STOPPING:
-        return None
-    of_stopping = ("cause", "grace_s", "cancelled", "fails")
-    return Code(str(code)), {name: value for name, value in job.evidence.items() if name not in of_stopping}
+    return max(shares) if job.record.gpu_memory_mib is None else job.record.gpu_memory_mib
 
 
 # -- memory --------------------------------------------------------------------------------------------------
@@ -68,14 +62,14 @@ def _overrun(world: World, job: LiveJob, changes: Changes, now: float, *, reserv
     need = _needed(world, job, used)
     if need is None or need <= reserved:  # it has all of the GPU already
         return []
-    detail = {"reserved_mib": reserved, "used_mib": used, "policy": str(job.on_overrun)}
+    detail = {"reserved_mib": reserved, "used_mib": used, "policy": str(job.terms.on_overrun)}
     changes.events.append(EventRecord("GpuMemoryOverrun", job.id, detail=detail))
     cause = f"it uses {used} MiB of the GPU it shares and had reserved {reserved} MiB"
-    if job.on_overrun is Overrun.STOP:
+    if job.terms.on_overrun is Overrun.STOP:
         evidence: Evidence = {"job": job.id, "reserved_mib": reserved, "used_mib": used, "needs_mib": need}
-        return _fail(job, changes, Code.GPU_MEMORY_OVERRUN, cause, evidence)
-    job.gpu_memory_mib = need
-    if job.on_overrun is Overrun.YIELD and resumes(job):
+        return stop(job, changes, cause, None, Failure(Code.GPU_MEMORY_OVERRUN, evidence))
+    job.record = replace(job.record, gpu_memory_mib=need)
+    if job.terms.on_overrun is Overrun.YIELD and can_stop_now(job):
         return ask(world, job, changes, now, width=0, when=job.mode, cause=cause)
     return []
 
@@ -86,20 +80,20 @@ def learn(world: World, job: LiveJob, changes: Changes, now: float) -> None:
     if reserved is None or peak is None or not _has_finished_an_epoch(job):
         return
     need = _needed(world, job, peak)
-    if need is None or need == reserved or (job.gpu_memory_mib is not None and need < reserved):
+    if need is None or need == reserved or (job.record.gpu_memory_mib is not None and need < reserved):
         return
-    job.gpu_memory_mib = need
+    job.record = replace(job.record, gpu_memory_mib=need)
     job.write(changes)
     detail = {"reserved_mib": need, "before_mib": reserved, "peak_mib": peak}
-    changes.events.append(EventRecord("GpuMemoryLearnt", job.id, detail=detail))
+    changes.events.append(EventRecord("GpuMemoryMeasured", job.id, detail=detail))
 
 
 def _measured_mib(job: LiveJob, now: float) -> int | None:
     """The most it has used; None: not known yet. The library misses CUDA's own part, samples miss short peaks."""
     told = [one.memory_mib for one in (job.training.profile if job.training else ()) if one.memory_mib]
     by_library = int(max(told)) + CONTEXT_MIB if told else 0
-    is_enough = job.began_at is not None and now - job.began_at >= WATCHED_S_MIN
-    by_driver = job.gpu_peak_mib or 0
+    is_enough = job.progress.began_at is not None and now - job.progress.began_at >= WATCHED_S_MIN
+    by_driver = job.record.gpu_peak_mib or 0
     return max(by_library, by_driver) or None if by_library or is_enough else None
 
 
@@ -110,7 +104,7 @@ def _has_finished_an_epoch(job: LiveJob) -> bool:
 def _needed(world: World, job: LiveJob, peak_mib: int) -> int | None:
     """With a margin, and never more than the GPU has: it would wait for ever. None: its GPU is not known."""
     held = [(slot.node, device) for slot in job.slots for device in slot.devices]
-    known = [mib for place, mib in world.gpus.items() if place in held or (not held and place[0] in job.nodes)]
+    known = [mib for place, mib in world.gpus.items() if place in held or (not held and place[0] in job.record.nodes)]
     if not known:
         return None
     with_margin = max(int(MARGIN * peak_mib), peak_mib + MARGIN_MIB_MIN)
@@ -122,24 +116,16 @@ def _needed(world: World, job: LiveJob, peak_mib: int) -> int | None:
 
 def _is_idle(job: LiveJob) -> bool:
     """On every node, for the whole window."""
-    if job.idle is None or job.state is not JobState.RUNNING:
+    if job.terms.idle is None or job.state is not JobState.RUNNING:
         return False
-    window_s = job.idle.window_s
-    return all(node in job.gpu and job.gpu[node].quiet_s >= window_s for node in job.nodes)
+    window_s = job.terms.idle.window_s
+    return all(node in job.progress.gpu and job.progress.gpu[node].quiet_s >= window_s for node in job.record.nodes)
 
 
 def _stop_idle(job: LiveJob, changes: Changes) -> list[Stop]:
-    assert job.idle is not None
-    below, window_s = job.idle.min_gpu_utilization, job.idle.window_s
+    assert job.terms.idle is not None
+    below, window_s = job.terms.idle.min_gpu_utilization, job.terms.idle.window_s
     evidence: Evidence = {"job": job.id, "min_gpu_utilization": below, "window_s": window_s}
     changes.events.append(EventRecord("GpuIdle", job.id, detail=dict(evidence)))
     cause = f"none of its GPUs has reached {below} % within {window_s:.0f} s"
-    return _fail(job, changes, Code.GPU_IDLE, cause, evidence)
-
-
-def _fail(job: LiveJob, changes: Changes, code: Code, cause: str, evidence: Evidence) -> list[Stop]:
-    """Stop it; what it fails with is stored with the reason why it is stopping."""
-    stops = stop(job, changes, cause, None)
-    job.evidence = {**job.evidence, "fails": str(code), **evidence}
-    job.write(changes)
-    return stops
+    return stop(job, changes, cause, None, Failure(Code.GPU_IDLE, evidence))

@@ -8,9 +8,11 @@ in the store until a job is started. It is changed only by the controller's thre
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 
 from swell.controller.livejob import LiveJob
 from swell.model.job import AttemptId, JobId, JobSpec, JobState
+from swell.model.kind import JOBSET
 from swell.model.launch import TaskSeen
 from swell.model.plan import JobView, Shape, Slot
 from swell.model.reason import Code
@@ -29,6 +31,7 @@ def shape_of(spec: JobSpec) -> Shape:
         spec.array is not None,
         spec.time_limit_s,
         rules if any(rules) else (),
+        is_jobset=spec.kind == JOBSET.name,
     )
 
 
@@ -50,12 +53,12 @@ class World:
         self.jobs[job.id] = job
         for after in job.after:
             self.followers.setdefault(after.job, set()).add(job.id)
-        if job.reserved_until is not None or job.retry_at is not None:
+        if job.record.reserved_until is not None or job.record.retry_at is not None:
             self.timed.add(job.id)
-        is_to_be_held = job.held_by is not None and job.state is JobState.QUEUED
+        is_to_be_held = job.record.held_by is not None and job.state is JobState.QUEUED
         if job.cancel_by is not None or is_to_be_held:
             self.asked.add(job.id)
-        if job.reason is Code.WORKER_UNREACHABLE and job.state is JobState.RUNNING:
+        if job.record.reason_code is Code.WORKER_UNREACHABLE and job.state is JobState.RUNNING:
             self.silent = True
         return job
 
@@ -66,19 +69,35 @@ class World:
     def restore(self, job: LiveJob, attempt: AttemptRecord | None, tasks: list[TaskRecord]) -> None:
         """Put what is known of its tasks back, and its open attempt if it has one, as the store has them."""
         job.attempt = attempt
-        for task in tasks:
-            is_present = attempt is not None and task.attempt == attempt.number
-            if is_present or (job.shape.is_array and task.ended_at is not None):  # what was stopped is to be done again
-                job.count(seen_again(task))
+        present = None if attempt is None else attempt.number
+        if job.shape.is_array:
+            _replay(job, present, tasks)
+        else:
+            for task in tasks:
+                if task.attempt == present:
+                    job.progress.count(seen_again(task))
         if attempt is not None and attempt.asked is not None:
             self.timed.add(job.id)
         if attempt is not None and job.training is not None:
-            job.began_at = attempt.started_at  # near enough, and what the start cost is not measured again
-        present = [task for task in tasks if attempt is not None and task.attempt == attempt.number]
-        job.begun_now = {task.index for task in present if job.shape.is_array or seen_again(task).has_run}
+            job.progress.began_at = attempt.started_at  # near enough, and what the start cost is not measured again
+        now = [task for task in tasks if task.attempt == present]
+        job.progress.begun_now = {task.index for task in now if job.shape.is_array or seen_again(task).has_run}
 
     def views(self) -> tuple[JobView, ...]:
         return tuple([job.view() for job in self.jobs.values()])
+
+
+def _replay(job: LiveJob, present: int | None, tasks: list[TaskRecord]) -> None:
+    """What an array's attempts have done, one after the other; of an earlier life only what succeeded counts."""
+    job.record = replace(job.record, failures=0)
+    for number, group in groupby(tasks, key=lambda task: task.attempt):
+        for task in group:
+            has_succeeded = task.exit_code == 0 and not task.cause
+            counts = has_succeeded if number < job.record.first_attempt else task.ended_at is not None
+            if number == present or counts:
+                job.progress.count(seen_again(task))
+        if number != present:
+            job.put_back()
 
 
 def seen_again(task: TaskRecord) -> TaskSeen:

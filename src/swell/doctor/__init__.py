@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from swell.client.find import Choice
 from swell.doctor.containers import examine_containers
-from swell.doctor.finding import Finding, Level, ok
 from swell.doctor.gpus import examine_gpus
-from swell.doctor.machine import examine_machine
-from swell.doctor.service import examine_service, not_enforced
+from swell.doctor.machine import Finding, Level, examine_machine, ok
+from swell.doctor.service import examine_service, is_seen_from_outside, not_enforced, offered_nodes
 from swell.errors import Denied
-from swell.state import StateFolder
+from swell.machine.state_folder import StateFolder
 
 if TYPE_CHECKING:
     from swell.client.remote import Remote
@@ -24,16 +23,22 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Level", "examine"]
 
 
-def examine(chosen: Choice) -> list[Finding]:
-    """Of a server elsewhere this machine's GPUs and folders say nothing."""
+def examine(chosen: Choice, *, containers: bool = False) -> list[Finding]:
+    """Of a server elsewhere this machine's GPUs and folders say nothing. `containers`: somebody wants to use some."""
     asked = ok("asked", f"{_named(chosen.server)}, because {chosen.why}")
     if not isinstance(chosen.server, StateFolder):
         from swell.doctor.elsewhere import examine_elsewhere
 
         return [asked, *examine_elsewhere(chosen.server)]
     state = chosen.server
-    machine = examine_machine(not_enforced(state))
-    return [asked, *examine_gpus(_store(state)), examine_containers(state), *machine, *examine_service(state)]
+    machine = examine_machine(not_enforced(state), is_own=not is_seen_from_outside(state))
+    gpus = examine_gpus(_store(state), _simulated(state))
+    return [asked, *gpus, examine_containers(state, are_asked_for=containers), *machine, *examine_service(state)]
+
+
+def _simulated(state: StateFolder) -> int:
+    """How many GPUs its server pretends to have."""
+    return sum(bool(gpu.get("simulated")) for node in offered_nodes(state) for gpu in node["gpus"])
 
 
 def _named(server: StateFolder | Remote) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import shutil
 
 from swell import __version__
-from swell.client.connection import Connection, path
+from swell.client.connection import ServerConnection, path
 from swell.client.remote import Remote
-from swell.doctor.finding import Finding, note, ok, problem
-from swell.doctor.service import apart, taken_in
+from swell.doctor.machine import Finding, note, ok, problem
+from swell.doctor.service import apart, cluster_findings
 from swell.errors import SwellError
 
 
 def examine_elsewhere(remote: Remote) -> list[Finding]:
-    connection = Connection(remote)
+    connection = ServerConnection(remote)
     try:
         answer = connection.json("GET", path("server"))
         told = connection.raw("GET", path("health")).headers["Date"]
@@ -25,7 +25,7 @@ def examine_elsewhere(remote: Remote) -> list[Finding]:
     return [
         _version(answer),
         ok("user", f"{answer.get('user', '')}, by the token {remote.token.source}"),
-        *taken_in(answer),
+        *cluster_findings(answer),
         *apart(told),
         _kubectl(),
     ]
@@ -34,12 +34,12 @@ def examine_elsewhere(remote: Remote) -> list[Finding]:
 def _version(answer: dict[str, str]) -> Finding:
     if answer["version"] == __version__:
         return ok("server", f"version {answer['version']}")
-    text = f"version {answer['version']} runs there, and this is {__version__}"
-    return note("server", text, "install that version here, too, if something is not understood")
+    text = f"version {answer['version']} runs there, but this is {__version__}"
+    return note("server", text, "if a command is not understood, install the server's version here")
 
 
 def _kubectl() -> Finding:
     found = shutil.which("kubectl")
     if found is None:
-        return note("kubectl", "there is none on your PATH", "install it to enter pods with swell exec")
+        return note("kubectl", "kubectl is not on your PATH", "install kubectl to use swell exec with pods")
     return ok("kubectl", found)

@@ -7,27 +7,63 @@ import json
 import os
 import resource
 import subprocess
-import sys
+from dataclasses import dataclass
+from enum import StrEnum
 
-from swell.doctor.finding import Finding, note, ok, problem
+from swell.machine.processes import module_argv
+
+
+class Level(StrEnum):
+    OK = "ok"
+    NOTE = "note"  # it works, but less well than it could
+    PROBLEM = "problem"  # something will not work
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    topic: str
+    level: Level
+    text: str
+    next: str = ""  #: what to do; empty: nothing
+
+
+def ok(topic: str, text: str) -> Finding:
+    return Finding(topic, Level.OK, text)
+
+
+def note(topic: str, text: str, following: str = "") -> Finding:
+    return Finding(topic, Level.NOTE, text, following)
+
+
+def problem(topic: str, text: str, following: str) -> Finding:
+    return Finding(topic, Level.PROBLEM, text, following)
+
 
 LIMITS_S_MAX = 10.0
-ADVICE = "a box server (swell service install, as root) enforces them; see docs/box.md"
+ADVICE = "a box server (swell service install, as root) enforces these limits; see docs/box.md"
 FILES_ENOUGH = 4096  # the worker keeps one open for each task, and each client of the server is one
 FILES_MIN = 256
 TIMEX_BYTES = 512  # more than any kernel's struct timex; all zero: only read
 CLOCK_UNSYNCHRONISED = 5  # TIME_ERROR
 
 
-def examine_machine(not_enforced: list[dict[str, str]] | None) -> list[Finding]:
-    """`not_enforced`: as the server tells; None: none runs."""
-    found = ask_limits() if not_enforced is None else not_enforced
-    return [limits(found), clock(), open_files()]
+def examine_machine(not_enforced: list[dict[str, str]] | None, *, is_own: bool) -> list[Finding]:
+    """`not_enforced`: as the server tells; None: it has not. `is_own`: it is the caller's, or would be."""
+    found = ask_limits() if not_enforced is None and is_own else not_enforced
+    return [limits(found) if found is not None or is_own else NOT_TOLD, clock(), open_files()]
+
+
+#: What the server of a machine enforces, its users cannot find out: they would make no control groups.
+NOT_TOLD = note(
+    "limits",
+    "the server has not reported yet whether limits of tasks are enforced",
+    "run swell doctor again in a moment",
+)
 
 
 def ask_limits() -> list[dict[str, str]] | None:
     """What a worker that we started could not keep tasks to; None: that could not be found out."""
-    words = [sys.executable, "-m", "swell.worker.examine", "limits"]
+    words = module_argv("swell.worker.examine", "limits")
     try:
         done = subprocess.run(words, capture_output=True, timeout=LIMITS_S_MAX, check=True)
         found: list[dict[str, str]] = json.loads(done.stdout)["not_enforced"]
@@ -39,9 +75,9 @@ def ask_limits() -> list[dict[str, str]] | None:
 def limits(not_enforced: list[dict[str, str]] | None) -> Finding:
     """By control groups."""
     if not_enforced is None:
-        return note("limits", "whether tasks can be kept to what they asked for could not be found out", ADVICE)
+        return note("limits", "Swell could not find out whether limits of tasks can be enforced", ADVICE)
     if not not_enforced:
-        return ok("limits", "tasks are kept to their memory, CPUs and GPUs, and to a number of processes")
+        return ok("limits", "limits on memory, CPUs, GPUs and the number of processes are enforced")
     reasons: dict[str, list[str]] = {}
     for one in not_enforced:
         reasons.setdefault(one["why"], []).append(one["limit"])
@@ -53,19 +89,21 @@ def clock() -> Finding:
     """As far as the kernel knows: something has told it that the clock is kept in time."""
     state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
     if state < 0:
-        return note("clock", f"the kernel does not say whether it is kept in time: {os.strerror(ctypes.get_errno())}")
+        return note(
+            "clock", f"the kernel does not report whether the clock is synchronized: {os.strerror(ctypes.get_errno())}"
+        )
     if state == CLOCK_UNSYNCHRONISED:
-        text = "nothing keeps it in time, as far as the kernel knows"
-        return note("clock", text, "timedatectl set-ntp true, or install chrony; in a container ask its host")
-    return ok("clock", "kept in time")
+        text = "not synchronized, according to the kernel"
+        return note("clock", text, "run timedatectl set-ntp true, or install chrony; in a container, do so on its host")
+    return ok("clock", "synchronized")
 
 
 def open_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    shown = f"{soft} at once" + (f", up to {hard} when asked for" if hard != soft else "")
-    following = f"ulimit -n {hard if hard > FILES_ENOUGH else FILES_ENOUGH} before swell up"
+    shown = f"{soft} at once" + (f", can be raised to {hard}" if hard != soft else "")
+    following = f"run ulimit -n {hard if hard > FILES_ENOUGH else FILES_ENOUGH} before swell up"
     if soft != resource.RLIM_INFINITY and soft < FILES_MIN:
         return problem("open files", f"{shown}: too few for a server", following)
     if soft != resource.RLIM_INFINITY and soft < FILES_ENOUGH:
-        return note("open files", f"{shown}: about as many tasks can run at once", following)
+        return note("open files", f"{shown}: about this many tasks can run at once", following)
     return ok("open files", shown)

@@ -1,15 +1,18 @@
 """Where tasks run. One protocol; `workers/` is the default, `kubernetes/` and `simulated/` come beside it.
 
-Public: `Engine`. An engine knows `model` and nothing of the planner or the store. It remembers nothing that
-matters: after a restart the controller tells it again.
+Public: `Engine`, `SILENCE_S`. An engine knows `model` and nothing of the planner or the store. It remembers nothing
+that matters: after a restart the controller tells it again.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from swell.model.assignment import Assignment
 from swell.model.job import AttemptId, JobId
-from swell.model.launch import Launch, Observation
+from swell.model.launch import Observation
+
+SILENCE_S = 60.0  # a node that was not heard of, or is not ready, for longer is out of reach
 
 
 class Engine(Protocol):
@@ -18,11 +21,12 @@ class Engine(Protocol):
     def observe(self) -> Observation:
         """Nodes and runs as they are; tasks that changed since the last look (all of them after a restart)."""
 
-    def start(self, launches: tuple[Launch, ...]) -> None:
-        """One attempt's part on every node it is on. The same launches twice are harmless."""
+    def start(self, assignment: Assignment) -> None:
+        """One attempt, whole. The same assignment twice is harmless."""
 
-    def stop(self, attempt: AttemptId, grace_s: float, generation: int) -> None:
-        """SIGTERM, grace, SIGKILL. An unknown attempt is success."""
+    def stop(self, attempt: AttemptId, grace_s: float, generation: int, *, evicts: bool = False) -> None:
+        """SIGTERM, grace, SIGKILL. An unknown attempt is success. `evicts`: where somebody guards its tasks against
+        that, they may delay it."""
 
     def forget(self, attempt: AttemptId) -> None:
         """Its end is recorded; nothing of it needs to be watched any more."""

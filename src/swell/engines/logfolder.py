@@ -2,7 +2,7 @@
 
 Every engine that keeps logs on the server's machine keeps them in the same folders: ATTEMPT/INDEX/log, and beside it an
 `index` of when what was written (`model/logindex.py`). The embedded worker's tasks write theirs themselves; what
-pods say is copied there (`kubernetes/logs.py`). What lies there and is no file (a link, a pipe) is no log.
+pods say is copied there (`kubernetes/logs/`). What lies there and is no file (a link, a pipe) is no log.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import os
 import stat
 from pathlib import Path
 
+from swell.machine.removal import Eraser
+from swell.machine.users import open_without_waiting
 from swell.model.job import AttemptId
 from swell.model.logindex import offset_at
-from swell.removal import Eraser
 
 INDEX_BYTES_MAX = 16 << 20  # an entry a second at most: twelve days of writing without a pause
+
+
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EWOULDBLOCK)
 
 
 class LogFolder:
@@ -60,11 +64,11 @@ class LogFolder:
 
 
 def _opened(path: Path) -> int | None:
-    """None: there is no such file."""
+    """None: there is no such file, or none that its user lets anybody open now."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_without_waiting(path)
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+        if error.errno not in NO_FILE:
             raise
         return None
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -41,16 +41,16 @@ class Scheduled:
     batch_size: int | None = None
     training_set_size: int | None = None
     max_epochs: int | None = None
-    is_single_gpu: bool = False
+    is_single_gpu: bool | None = None  #: None: not said
     disable_gpu_sharing: bool = False
     estimated_memory_mib: int | None = None
     port_mapping: str | None = None  #: nodePort:containerPort, several with commas
     est_nhours: float | None = None
-    reports: bool = False  #: its script uses the library, so it can be scaled; False: nobody has seen that
+    reports: bool | None = None  #: its script uses the library, so it can be scaled; None: nobody could look into it
 
 
 def render_manifest(
-    job: Scheduled, *, gpus_per_node: int, library: str | None = None, pythonpath: str = ""
+    job: Scheduled, *, gpus_per_node: int, library: str | None = None, pythonpath: str = "", python: str = "python"
 ) -> dict[str, Any]:
     """`library`: the folder of ours that goes before any other on PYTHONPATH; None: it is not installed here.
 
@@ -61,7 +61,7 @@ def render_manifest(
             f"est_nhours is {job.est_nhours:g}, but must be more than {HOURS_MIN:g}; leave it out to guess none"
         )
     spec = {
-        "command": ["python", _script(job)],
+        "command": [python, _script(job)],
         "cpus": 0,  # CPUs are a pool that all jobs share
         **_gpus(job, gpus_per_node),
         "epochs": job.max_epochs,
@@ -76,17 +76,22 @@ def render_manifest(
 def shares_a_gpu(job: Scheduled) -> bool:
     """One that says what it needs and does not scale shares, as was recommended, unless it does not want to."""
     may_share = job.estimated_memory_mib is not None and not job.disable_gpu_sharing
-    return may_share and (job.is_single_gpu or not job.reports)
+    return may_share and (bool(job.is_single_gpu) or not job.reports)
+
+
+def has_one_gpu(job: Scheduled) -> bool:
+    """Scripts that cannot be scaled would hold all that is free when they start until they end; unless asked for."""
+    return job.reports is False if job.is_single_gpu is None else job.is_single_gpu
 
 
 def _gpus(job: Scheduled, gpus_per_node: int) -> dict[str, Any]:
+    """Whole ones have at least what it needs, by its guess, however many it gets."""
     if shares_a_gpu(job):
         return {"gpuMemory": f"{job.estimated_memory_mib}MiB"}
-    if not job.is_single_gpu:
-        return {"gpus": f"1..{max(1, gpus_per_node)}"}
+    gpus = 1 if has_one_gpu(job) else f"1..{max(1, gpus_per_node)}"
     if job.estimated_memory_mib is None:
-        return {"gpus": 1}  # nobody knows what another could have of it
-    return {"gpuMemory": f"{job.estimated_memory_mib}MiB", "exclusive": True}
+        return {"gpus": gpus}
+    return {"gpus": gpus, "gpuMemory": f"{job.estimated_memory_mib}MiB", "exclusive": True}
 
 
 def _script(job: Scheduled) -> str:

@@ -2,13 +2,14 @@
 
 Rules are read; wishes ("preferred…") are noted and have no effect. Of rules about other pods those are read that
 are about the pods of the same role and single nodes: all apart, or all together. What else is asked for of other
-pods cannot be planned for, and is noted.
+pods cannot be planned with. On a cluster it is refused, because there a rule is kept or refused, never dropped; on one
+machine, which is a single node, it is noted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from swell.errors import Rejected
@@ -25,18 +26,19 @@ from swell.manifests.fields import (
 from swell.model.placement import (
     NO_RULES,
     NODE_NAME,
+    OWN_LABELS,
     Company,
     Effect,
     Operator,
+    PlacementRules,
     Requirement,
-    Rules,
     Term,
     Toleration,
     parse_int64,
 )
+from swell.model.placement_fields import HOSTNAME, REQUIRED
 
 ENTRIES_MAX = 200  # of one list; each is held against every node of a cluster
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 AFFINITY = Fields(used=("nodeAffinity", "podAffinity", "podAntiAffinity"))
 KIND = Fields(used=(REQUIRED,), idle=(PREFERRED,))
@@ -48,14 +50,24 @@ POD_TERM = Fields(
 )
 LABEL_SELECTOR = Fields(used=("matchLabels", "matchExpressions"))
 TOLERATION = Fields(used=("key", "operator", "value", "effect"), idle=("tolerationSeconds",))
-HOSTNAME = "kubernetes.io/hostname"
+WISHED_SPREAD = "ScheduleAnyway"
+NOT_KEPT = (
+    "is about pods that are not of this role, or about more than single nodes; Swell does not plan with such a rule, "
+    f"and does not drop it: write it under {PREFERRED}, or create the pods for a scheduler that keeps it"
+)
+SPREAD_NOT_KEPT = (
+    "must be kept (DoNotSchedule), but Swell does not plan with it, and does not drop it: write whenUnsatisfiable: "
+    f"{WISHED_SPREAD}, or, for one pod on each node, podAntiAffinity with topologyKey {HOSTNAME}"
+)
 NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{NAME}")
 VALUE = re.compile(rf"(?:{NAME})?")
 NODE = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 
 
-def read_rules(spec: dict[str, Any], where: str, labels: Mapping[str, str]) -> tuple[Rules | None, tuple[str, ...]]:
+def read_rules(
+    spec: dict[str, Any], where: str, labels: Mapping[str, str], *, on_cluster: bool = False
+) -> tuple[PlacementRules | None, tuple[str, ...]]:
     """What a pod with these labels asks for, and what of it has no effect, in words. None: it asks for nothing."""
     affinity = take_optional(spec.get("affinity"), f"{where}.affinity")
     AFFINITY.check(affinity, f"{where}.affinity")
@@ -65,14 +77,23 @@ def read_rules(spec: dict[str, Any], where: str, labels: Mapping[str, str]) -> t
         for kind, given in kinds.items()
         if take_list(given.get(PREFERRED), f"{where}.affinity.{kind}.{PREFERRED}")
     ]
-    company = _company(kinds, f"{where}.affinity", labels, notes)
-    rules = Rules(
+    company = _company(kinds, f"{where}.affinity", labels, notes, on_cluster=on_cluster)
+    if on_cluster:
+        _refuse_spreads(spec, where)
+    rules = PlacementRules(
         selector=tuple(sorted(read_labels(spec.get("nodeSelector"), f"{where}.nodeSelector").items())),
         terms=_terms(kinds["nodeAffinity"].get(REQUIRED), f"{where}.affinity.nodeAffinity.{REQUIRED}"),
         tolerations=_tolerations(spec.get("tolerations"), f"{where}.tolerations"),
         company=company,
     )
     return None if rules == NO_RULES else rules, tuple(notes)
+
+
+def is_about_tags(rules: object) -> bool:
+    """Does a selector, or do tolerations, name nothing but labels that workers have?"""
+    entries = rules if isinstance(rules, list | dict) else ()
+    keys = [entry.get("key") if isinstance(entry, dict) else entry for entry in entries]
+    return all(str(key).startswith(OWN_LABELS) for key in keys)
 
 
 def read_labels(value: object, where: str) -> dict[str, str]:
@@ -90,7 +111,7 @@ def _take_kind(affinity: dict[str, Any], kind: str, where: str) -> dict[str, Any
 def _few(value: object, where: str) -> list[Any]:
     entries = take_list(value, where)
     if len(entries) > ENTRIES_MAX:
-        raise Rejected(f"{where} has {len(entries)} entries; at most {ENTRIES_MAX} are held against every node")
+        raise Rejected(f"{where} has {len(entries)} entries; the maximum is {ENTRIES_MAX}")
     return entries
 
 
@@ -119,7 +140,7 @@ def _terms(value: object, where: str) -> tuple[Term, ...]:
     where = f"{where}.nodeSelectorTerms"
     entries = _few(given.get("nodeSelectorTerms"), where)
     if not entries:
-        raise Rejected(f"{where} is empty, so no node would do; give a term, or leave {REQUIRED} out")
+        raise Rejected(f"{where} is empty, so no node can match; give a term, or leave {REQUIRED} out")
     return tuple(_term(entry, f"{where}[{number}]") for number, entry in enumerate(entries))
 
 
@@ -196,30 +217,58 @@ def _toleration(value: object, where: str) -> Toleration:
 # -- other pods ----------------------------------------------------------------------------------------------
 
 
-def _company(kinds: Mapping[str, dict[str, Any]], where: str, labels: Mapping[str, str], notes: list[str]) -> Company:
+def _company(
+    kinds: Mapping[str, dict[str, Any]], where: str, labels: Mapping[str, str], notes: list[str], *, on_cluster: bool
+) -> Company:
     found = Company.ANY
     for kind, meaning in (("podAffinity", Company.TOGETHER), ("podAntiAffinity", Company.APART)):
         for number, entry in enumerate(_few(kinds[kind].get(REQUIRED), f"{where}.{kind}.{REQUIRED}")):
             here = f"{where}.{kind}.{REQUIRED}[{number}]"
             if not _is_about_itself(entry, here, labels):
+                if on_cluster and not _means_nobody(entry, meaning):
+                    raise Rejected(f"{here} {NOT_KEPT}")
                 notes.append(f"{here} is not about this role's own tasks on single nodes and has no effect")
             elif found not in (Company.ANY, meaning):
-                raise Rejected(f"{here}: its tasks would be on one node and each on another; keep one of the two")
+                raise Rejected(f"{here}: podAffinity and podAntiAffinity contradict each other; remove one")
             else:
                 found = meaning
     return found
+
+
+def _means_nobody(value: object, meaning: Company) -> bool:
+    """A selector that is left out means no pod, and from nobody everybody keeps away."""
+    return meaning is Company.APART and take_mapping(value, "").get("labelSelector") is None
+
+
+def selectors(spec: dict[str, Any], where: str) -> Iterator[tuple[str, object]]:
+    """What the rules about other pods select, and where each stands; of a pod whose rules were read."""
+    affinity = take_optional(spec.get("affinity"), f"{where}.affinity")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        entries = take_list(take_optional(affinity.get(kind), where).get(REQUIRED), where)
+        for number, entry in enumerate(entries):
+            yield f"{where}.affinity.{kind}.{REQUIRED}[{number}]", entry.get("labelSelector")
+
+
+def _refuse_spreads(spec: dict[str, Any], where: str) -> None:
+    """Those that are only wished for (`ScheduleAnyway`) are noted elsewhere."""
+    where = f"{where}.topologySpreadConstraints"
+    for number, entry in enumerate(_few(spec.get("topologySpreadConstraints"), where)):
+        given = take_mapping(entry, f"{where}[{number}]")
+        if given.get("whenUnsatisfiable") != WISHED_SPREAD:
+            raise Rejected(f"{where}[{number}] {SPREAD_NOT_KEPT}")
 
 
 def _is_about_itself(value: object, where: str, labels: Mapping[str, str]) -> bool:
     """By labels alone, on single nodes, and the pod's own labels are among those meant."""
     given = take_mapping(value, where)
     POD_TERM.check(given, where)
-    means_itself = _selects(given.get("labelSelector"), f"{where}.labelSelector", labels)
+    means_itself = selects(given.get("labelSelector"), f"{where}.labelSelector", labels)
     is_plain = all(field in ("labelSelector", "topologyKey") or not given[field] for field in given)
-    return means_itself and is_plain and given.get("topologyKey") == HOSTNAME
+    is_here = given.get("namespaceSelector") is None  # an empty one means every namespace
+    return means_itself and is_plain and is_here and given.get("topologyKey") == HOSTNAME
 
 
-def _selects(value: object, where: str, labels: Mapping[str, str]) -> bool:
+def selects(value: object, where: str, labels: Mapping[str, str]) -> bool:
     """A selector that is left out means no pod, an empty one every pod."""
     if value is None:
         return False

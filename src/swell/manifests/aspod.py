@@ -6,22 +6,24 @@ before anything is created; whoever has a volume for it writes a manifest of Kub
 
 from __future__ import annotations
 
+import re
+from pathlib import PurePosixPath
 from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.fields import describe, shorten
+from swell.manifests.tensorboard_pod import PORT
 from swell.model.job import Array
 
 NO_IMAGE = "a job on Kubernetes runs in a container: give --image IMAGE, or image: IMAGE in the file"
 REFUSED = {
     "mounts": "would mount folders of a node into the pod (hostPath), which Pod Security 'restricted' does not allow; "
-    "write a Pod manifest with volumes",
-    "ports": "would open a port of the machine, but a pod has an address of its own; leave it out, or write a Pod "
-    "manifest with ports and a Service",
-    "tensorboard": "is a folder that the machine's TensorBoard reads, and nobody sees into a pod's; leave it out",
+    "name a volume instead, as in volumes: [{claim: data, folder: /srv/data, path: /data}]",
     "checkpoints": "is a folder that must outlive its pods, and a pod's own does not; write a Pod or PyTorchJob "
     "manifest that mounts a volume for it",
 }
+BOARD = f"tensorboard: look at it with kubectl port-forward, at port {PORT} of the pod of rank 0"
+FOLDER = re.compile(r"/+[^/:\0][^:\0]{0,4000}")
 IDLE = ("onOverrun", "utilizationPolicy", "utilization_policy")
 #: Kubernetes' own limit for an Indexed Job whose tasks fail one by one (backoffLimitPerIndex).
 ARRAY_TASKS_MAX = 100_000
@@ -34,7 +36,11 @@ def check_as_pod(spec: dict[str, Any], array: Array | None) -> tuple[str, ...]:
     for field, why in REFUSED.items():
         if spec.get(field):
             raise Rejected(f"{field} {why}")
-    workdir = spec.get("workdir")
+    workdir, board = spec.get("workdir"), spec.get("tensorboard")
+    if isinstance(board, str) and (not FOLDER.fullmatch(board) or ".." in PurePosixPath(board).parts):
+        raise Rejected(f"tensorboard: {shorten(board)!r} must be a folder of the container, from / on, as in /logs")
+    if board and array is not None:
+        raise Rejected("tensorboard of an array: on Kubernetes each task has a pod of its own; leave it out")
     if isinstance(workdir, str) and not workdir.startswith("/"):
         raise Rejected(
             f"workdir {shorten(workdir)!r} is relative to your folder, which a pod does not have; write a path of the "
@@ -42,7 +48,12 @@ def check_as_pod(spec: dict[str, Any], array: Array | None) -> tuple[str, ...]:
         )
     if array is not None:
         _check_array(array)
-    return tuple(f"{field} has no effect: GPUs are not measured on Kubernetes" for field in IDLE if spec.get(field))
+    notes = [f"{field} has no effect: GPUs are not measured on Kubernetes" for field in IDLE if spec.get(field)]
+    if board:
+        notes.append(BOARD)
+    if spec.get("ports"):
+        notes.append("ports: the machine's port is not opened; reach the pod's with kubectl port-forward, or a Service")
+    return tuple(notes)
 
 
 def check_text(words: tuple[str, ...], field: str) -> None:

@@ -15,17 +15,17 @@ from swell.manifests.fields import (
     describe,
     inside,
     quantity,
+    read_name,
     shorten,
     take_list,
     take_mapping,
     take_optional,
     take_text,
 )
-from swell.manifests.metadata import Identity
-from swell.manifests.names import read_name
+from swell.manifests.metadata import ObjectIdentity
 from swell.manifests.notation import parse_kubernetes_cpus, parse_kubernetes_gpus, parse_kubernetes_memory
+from swell.model.job import Numbered
 from swell.model.kubernetes_quantity import GPU
-from swell.model.numbered import Numbered
 
 CPUS_MILLI_DEFAULT = 1000  # as for a job in our own notation
 CONTAINER = Fields(
@@ -71,7 +71,7 @@ Variables = dict[str, str | Numbered]
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerFields:
     """One container as a process; `where` it stands in the manifest, for messages."""
 
     where: str
@@ -85,16 +85,19 @@ class Container:
     numbered: tuple[Numbered, ...]  #: variables that differ from task to task
     holders: tuple[str, ...]  #: which containers its GPUs could be for: itself, or some of the pod it stands for
     gpu_memory_mib: int = 0  #: a share of one GPU; then it has no whole ones
+    cpu_limit_milli: int = 0  #: 0: it names none
 
 
-def read_container(value: object, where: str, number: int, identity: Identity, context: Context) -> Container:
+def read_container(
+    value: object, where: str, number: int, identity: ObjectIdentity, context: Context
+) -> ContainerFields:
     given = take_mapping(value, where)
     CONTAINER.check(given, where)
     expansion = Expansion(where)
     name = read_container_name(given.get("name"), where, number)
     variables = _variables(given.get("env"), f"{where}.env", identity, expansion, context)
     cpus, memory, gpus = _resources(given.get("resources"), f"{where}.resources")
-    return Container(
+    return ContainerFields(
         where=where,
         name=name,
         command=_command(given, where, variables, expansion),
@@ -105,6 +108,7 @@ def read_container(value: object, where: str, number: int, identity: Identity, c
         gpus=gpus,
         numbered=tuple(replace(value, name=name) for name, value in variables.items() if isinstance(value, Numbered)),
         holders=(name,),
+        cpu_limit_milli=_cpu_limit(given.get("resources"), cpus),
     )
 
 
@@ -139,7 +143,9 @@ def _words(given: dict[str, Any], where: str) -> tuple[str, ...]:
         return read_command(given["command"]) + read_words(take_list(given.get("args"), "args"), "args")
 
 
-def _variables(value: object, where: str, identity: Identity, expansion: Expansion, context: Context) -> Variables:
+def _variables(
+    value: object, where: str, identity: ObjectIdentity, expansion: Expansion, context: Context
+) -> Variables:
     """Each may refer to those before it; of two with one name the last counts."""
     variables = dict(identity.variables)
     for number, entry in enumerate(take_list(value, where)):
@@ -169,14 +175,19 @@ def _is_callers(given: dict[str, Any], name: str, context: Context) -> bool:
     reference = take_mapping(given["valueFrom"][kind], f"valueFrom.{kind}")
     KEY_REF.check(reference, f"valueFrom.{kind}")
     if name not in context.variables and reference.get("optional") is not True:
+        asked, option = shorten(name), f"--env {shorten(name)}=…"
+        how = (
+            f"give it with {option}, set {asked} in your shell (a job has its caller's environment), or write a value"
+            if context.has_shell
+            else f"deploy the file with a command (genai-manager deploy {option}), or write a value into it"
+        )
         raise Rejected(
-            f"valueFrom.{kind}: {shorten(name)} comes from a {KEPT_IN_CLUSTERS[kind]}, and this machine has none; set "
-            f"{shorten(name)} in your shell (a job has its caller's environment), or write a value"
+            f"valueFrom.{kind}: {asked} comes from a {KEPT_IN_CLUSTERS[kind]}, and this machine has none; {how}"
         )
     return True
 
 
-def _value(given: dict[str, Any], identity: Identity) -> object:
+def _value(given: dict[str, Any], identity: ObjectIdentity) -> object:
     value, source = given.get("value"), given.get("valueFrom")
     if source is None:
         return "" if value is None else value
@@ -208,8 +219,14 @@ def _resources(value: object, where: str) -> tuple[Span | None, Span | None, Spa
     memory = _amount(given, "memory", parse_kubernetes_memory, where)
     gpus = _amount(given, GPU, parse_kubernetes_gpus, where)
     if gpus is not None and gpus[0] == 0 < gpus[1]:
-        raise Rejected(f"{where}: {GPU} from 0 to {gpus[1]}: the least of a range is 1; write 1 under requests")
+        raise Rejected(f"{where}: {GPU} from 0 to {gpus[1]}: a range must start at 1 or more; write 1 under requests")
     return cpus, memory, gpus
+
+
+def _cpu_limit(resources: Any, cpus: Span | None) -> int:
+    """As on Kubernetes: a limit holds also where more CPUs are free, a request does not."""
+    is_given = cpus is not None and ((resources or {}).get("limits") or {}).get("cpu") is not None
+    return cpus[1] if is_given and cpus is not None else 0
 
 
 def _amount(given: dict[str, Any], name: str, parse: Callable[[object], int], where: str) -> Span | None:

@@ -29,7 +29,7 @@ CHECKS = {"cpu": parse_kubernetes_cpus, "memory": parse_kubernetes_memory, GPU: 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ContainerDemand:
     """One container's wishes."""
 
     where: str
@@ -78,16 +78,16 @@ def read_demand(spec: dict[str, Any], where: str) -> Demand:
     )
 
 
-def _containers(spec: dict[str, Any], where: str, field: str) -> list[Asked]:
+def _containers(spec: dict[str, Any], where: str, field: str) -> list[ContainerDemand]:
     entries = take_list(spec.get(field), f"{where}.{field}")
     return [_container(entry, f"{where}.{field}[{number}]", number) for number, entry in enumerate(entries)]
 
 
-def _container(value: object, where: str, number: int) -> Asked:
+def _container(value: object, where: str, number: int) -> ContainerDemand:
     given = take_mapping(value, where)
     low, high = _amounts(given.get("resources"), f"{where}.resources")
     name = read_container_name(given.get("name"), where, number)
-    return Asked(where, name, low, high, given.get("restartPolicy") == "Always")
+    return ContainerDemand(where, name, low, high, given.get("restartPolicy") == "Always")
 
 
 def _amounts(value: object, where: str) -> tuple[Amounts, Amounts]:
@@ -102,7 +102,7 @@ def _amounts(value: object, where: str) -> tuple[Amounts, Amounts]:
             raise Rejected(f"{where}: {shorten(name)}: {asked}; the request is the least")
     if low.get(GPU) == 0 and high[GPU]:
         raise Rejected(
-            f"{where}: {GPU} from 0 to {whole(high[GPU])}: the least of a range is 1; write 1 under requests"
+            f"{where}: {GPU} from 0 to {whole(high[GPU])}: a range must start at 1 or more; write 1 under requests"
         )
     return low, high
 
@@ -116,7 +116,7 @@ def _side(value: object, where: str) -> Iterator[tuple[str, int]]:
             yield name, quantity(parse_amount, amount, here)
 
 
-def _refuse_unclear_range(containers: list[Asked], steps: list[Asked]) -> None:
+def _refuse_unclear_range(containers: list[ContainerDemand], steps: list[ContainerDemand]) -> None:
     """A width is written into one container, so a range must leave no doubt into which."""
     for one in steps:
         if one.gpus[0] < one.gpus[1]:

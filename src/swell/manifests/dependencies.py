@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from swell.errors import Rejected
+from swell.errors import NotFound, Rejected
 from swell.manifests.context import Context
 from swell.manifests.fields import describe, inside, refuse_unknown, shorten, take_choice
 from swell.model.job import After, JobId
@@ -15,6 +17,34 @@ from swell.model.job import After, JobId
 ON = ("success", "end")
 AFTER_MAX = 1000  # each is looked at whenever one of them ends
 ID = re.compile(r"[0-9]{1,18}")  # as many as the store can hold
+
+
+def with_siblings(context: Context, places: Mapping[str, JobId], *, to_come: Sequence[str]) -> Context:
+    """Names also mean jobs of the same submission that stand before, by their places in it (`After.job`).
+
+    `to_come`: the names of the one that is being read and of those after it.
+    """
+    find = context.find_job
+    if find is None:
+        return context
+
+    def find_here_first(ref: str) -> JobId:
+        if ref in places:
+            return places[ref]
+        try:
+            return find(ref)
+        except NotFound:
+            if ref in to_come:
+                raise Rejected(_out_of_order(ref, is_itself=ref == to_come[0])) from None
+            raise
+
+    return replace(context, find_job=find_here_first)
+
+
+def _out_of_order(name: str, *, is_itself: bool) -> str:
+    if is_itself:
+        return f"{name!r} is this job itself, which cannot wait for its own end; name a job that stands before it"
+    return f"{name!r} comes later in the same file; a job waits for jobs that stand before it: move {name!r} up"
 
 
 def read_after(value: object, context: Context) -> tuple[After, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from swell.model.job import JobSpec
-
-NATIVE = "swell/v1"
+from swell.manifests.image_build import ImageBuild
+from swell.model.job import Container, JobSpec
+from swell.model.kind import NATIVE_JOB, POD
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,21 @@ class Manifest:
 
     spec: JobSpec
     document: dict[str, Any]
+    file: str = ""  #: what its user calls the file; empty: there is only one
+    lines: Mapping[str, int] = field(default_factory=dict)  #: path of a field → its line; empty: it was no text
+    build: ImageBuild | None = None  #: how its image is made; None: it does not say
+    via: str = ""  #: whose words its user knows; empty: those of its kind
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A document of one kind in the notation of another, and what that cannot say."""
+
+    document: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    tensorboard: str | None = None  #: a folder; None: nobody asked for TensorBoard
+    container: Container | None = None  #: None: plain processes, or pods
+    build: ImageBuild | None = None  #: how its image is made; None: it does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +53,7 @@ def object_ref(document: dict[str, Any], *, namespace: str = "default") -> Objec
 
 
 def is_native(document: dict[str, Any]) -> bool:
-    return document.get("apiVersion") == NATIVE
+    return document.get("apiVersion") == NATIVE_JOB.api_version
 
 
 def is_in_cluster(document: dict[str, Any]) -> bool:
@@ -47,7 +63,7 @@ def is_in_cluster(document: dict[str, Any]) -> bool:
 
 def as_created(document: dict[str, Any]) -> dict[str, Any]:
     """A bare Pod that would begin again after it has succeeded is created with OnFailure: training ends."""
-    if document.get("kind") != "Pod" or is_in_cluster(document):
+    if document.get("kind") != POD.name or is_in_cluster(document):
         return document
     spec = document["spec"]
     if spec.get("restartPolicy") not in (None, "Always"):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 
 from swell.errors import Rejected
-from swell.model.numbered import Numbered
+from swell.model.job import Numbered
 
 REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 ESCAPE = re.compile(r"\$\$")

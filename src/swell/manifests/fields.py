@@ -15,6 +15,8 @@ from swell.model.quantity import BadQuantity
 
 T = TypeVar("T")
 TEXT_SHOWN_MAX = 80  # a line of a terminal
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+OBJECT_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")  # of an object of Kubernetes
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +145,26 @@ def describe(value: object) -> str:
     if isinstance(value, dict | type(None)):
         return kind
     shown = reprlib.repr(value)  # cut while it is made: a nested value may stand for millions
+    if isinstance(value, str):  # its quotes say that it is text
+        return f"{shown[:60]}{'…' if len(shown) > 60 else ''}"
     return f"{kind}: {shown[:60]}{'…' if len(shown) > 60 else ''}"
+
+
+def read_name(value: object) -> str:
+    if not isinstance(value, str) or NAME.fullmatch(value) is None:
+        raise Rejected(
+            f"name {reprlib.repr(value)} cannot be used: a name is 1 to 63 letters, digits, '.', '_' or '-', "
+            "and begins with a letter or digit"
+        )
+    if value.isdigit():
+        raise Rejected(f"name {value!r} is a number and would be taken for a job's id; add a letter")
+    return value
+
+
+def default_name(command: tuple[str, ...]) -> str:
+    """`python train.py` → train; `/bin/true` → true; a script after an interpreter names the job."""
+    words = [word.rstrip("/").rpartition("/")[2] for word in command if not word.startswith("-")]
+    script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), None)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", script[: -len(".py")] if script else words[0] if words else "")
+    name = name.strip(".-_")[:63]
+    return name if name and not name.isdigit() else "job"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from swell.errors import Rejected
-from swell.manifests.container import Container
+from swell.manifests.affinity import NOT_KEPT, selects
+from swell.manifests.container import ContainerFields
 from swell.manifests.context import Context
-from swell.manifests.metadata import SHARE, Identity
-from swell.manifests.native import RETRIES_MAX, range_text
+from swell.manifests.metadata import SHARE, ObjectIdentity
+from swell.manifests.native import RETRIES_MAX
+from swell.manifests.native_roles import range_text
 from swell.manifests.podspec import Pod
-from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, Role
-from swell.model.placement import Rules
+from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, ExitRule, JobSpec, Role
+from swell.model.placement import PlacementRules
 from swell.model.resources import Resources
 
 NONE = (0, 0)
@@ -23,9 +25,9 @@ class Part:
     """Tasks that are alike: a role whose width is not decided yet."""
 
     name: str
-    container: Container
+    container: ContainerFields
     count: int
-    rules: Rules | None = None  #: of its pod
+    rules: PlacementRules | None = None  #: of its pod
 
     @property
     def gpus(self) -> tuple[int, int]:
@@ -39,7 +41,7 @@ class Width:
     high: int
 
 
-def pod_parts(pod: Pod, identity: Identity) -> tuple[Part, ...]:
+def pod_parts(pod: Pod, identity: ObjectIdentity) -> tuple[Part, ...]:
     """One task for each container, in their order."""
     containers = annotated(pod.containers, identity, pod.where)
     parts = tuple(Part(container.name, container, 1, pod.rules) for container in containers)
@@ -53,7 +55,9 @@ def pod_parts(pod: Pod, identity: Identity) -> tuple[Part, ...]:
     return parts
 
 
-def annotated(containers: tuple[Container, ...], identity: Identity, where: str) -> tuple[Container, ...]:
+def annotated(
+    containers: tuple[ContainerFields, ...], identity: ObjectIdentity, where: str
+) -> tuple[ContainerFields, ...]:
     """The annotations' range goes to the container with the GPUs, if it does not give a range of its own."""
     if identity.gpu_memory_mib is not None:
         return _shared(containers, identity.gpu_memory_mib, where)
@@ -79,7 +83,7 @@ def annotated(containers: tuple[Container, ...], identity: Identity, where: str)
     return tuple(replace(one, gpus=identity.gpus) if one is holders[0] else one for one in containers)
 
 
-def _shared(containers: tuple[Container, ...], mib: int, where: str) -> tuple[Container, ...]:
+def _shared(containers: tuple[ContainerFields, ...], mib: int, where: str) -> tuple[ContainerFields, ...]:
     """The share goes to the container that asks for a GPU, or to the only one. Then it has no whole GPU."""
     asking = [container for container in containers if container.gpus not in (None, NONE)]
     holders = asking or list(containers)
@@ -97,11 +101,11 @@ def _shared(containers: tuple[Container, ...], mib: int, where: str) -> tuple[Co
     return tuple(replace(one, gpus=None, gpu_memory_mib=mib) if one is holders[0] else one for one in containers)
 
 
-def _names(holders: list[Container]) -> list[str]:
+def _names(holders: list[ContainerFields]) -> list[str]:
     return [repr(name) for container in holders for name in container.holders]
 
 
-def annotated_pods(pods: tuple[Pod, ...], identity: Identity) -> tuple[Container, ...]:
+def annotated_pods(pods: tuple[Pod, ...], identity: ObjectIdentity) -> tuple[ContainerFields, ...]:
     """Of pods with one container each: the range is for every one that asks for GPUs; when none does, for every one."""
     are_silent = all(pod.containers[0].gpus is None for pod in pods)
     return tuple(
@@ -112,7 +116,7 @@ def annotated_pods(pods: tuple[Pod, ...], identity: Identity) -> tuple[Container
     )
 
 
-def only_container(pod: Pod) -> Container:
+def only_container(pod: Pod) -> ContainerFields:
     if len(pod.containers) > 1:
         raise Rejected(
             f"{pod.where}.containers has {len(pod.containers)} containers: each would count as a rank, and WORLD_SIZE "
@@ -121,7 +125,7 @@ def only_container(pod: Pod) -> Container:
     return pod.containers[0]
 
 
-def _sum(containers: list[Container]) -> tuple[int, int]:
+def _sum(containers: list[ContainerFields]) -> tuple[int, int]:
     spans = [container.gpus or NONE for container in containers]
     return sum(low for low, _ in spans), sum(high for _, high in spans)
 
@@ -143,12 +147,12 @@ def gang_width(parts: tuple[Part, ...]) -> Width:
     if other is not None:
         raise Rejected(
             f"{ranges[0].container.where} asks for {range_text(ranges[0].gpus)} GPUs and {other.container.where} for "
-            f"{range_text(other.gpus)}: the tasks of a job are widened in step; give them the same range"
+            f"{range_text(other.gpus)}: the tasks of a job are resized together; give them the same range"
         )
     return Width(Dimension.GPUS, *ranges[0].gpus)
 
 
-def check_replicas(identity: Identity, pods: int) -> None:
+def check_replicas(identity: ObjectIdentity, pods: int) -> None:
     if identity.replicas is not None and identity.replicas != pods:
         raise Rejected(
             f"metadata.annotations: replicas is {identity.replicas}, but the manifest has {pods} "
@@ -157,19 +161,23 @@ def check_replicas(identity: Identity, pods: int) -> None:
 
 
 def make_spec(
-    identity: Identity,
+    identity: ObjectIdentity,
     context: Context,
     parts: tuple[Part, ...],
     pods: tuple[Pod, ...],
     width: Width,
     *,
     retries: int,
+    retries_together: int | None = None,
+    exit_rules: tuple[ExitRule, ...] = (),
     deadline_s: float | None = None,
     array: Array | None = None,
     is_held: bool = False,
 ) -> JobSpec:
     """What several pods say of the whole: the shortest limit, the longest grace, the highest priority."""
     deadlines = [seconds for seconds in (deadline_s, *(pod.deadline_s for pod in pods)) if seconds is not None]
+    if context.on_cluster:
+        _refuse_rules_about_others(parts, pods, width)
     priorities = [pod.priority for pod in pods if pod.priority is not None]
     graces = [pod.grace_s for pod in pods if pod.grace_s is not None]
     return JobSpec(
@@ -179,6 +187,7 @@ def make_spec(
         width_min=width.low,
         width_max=width.high,
         array=array,
+        preempts=identity.priority is None and any(pod.preempts for pod in pods),
         priority=max(priorities, default=0) if identity.priority is None else identity.priority,
         time_limit_s=min(deadlines, default=None) if identity.time_limit_s is None else identity.time_limit_s,
         grace_s=max(graces, default=GRACE_S_DEFAULT),
@@ -189,11 +198,25 @@ def make_spec(
         checkpoints=identity.checkpoints,
         resize=identity.resize,
         retries=0 if context.on_cluster else min(retries, RETRIES_MAX),  # there the object's own controller tries again
+        retries_together=None if context.on_cluster else retries_together,
+        exit_rules=() if context.on_cluster else exit_rules,
         rewrites_width=width.dimension is Dimension.GPUS,  # NGPU is a number of GPUs, never of tasks
         is_held=is_held,
         pod_group=_group(pods),
         notes=tuple(dict.fromkeys(note for pod in pods for note in pod.notes))[:NOTES_MAX],
     )
+
+
+def _refuse_rules_about_others(parts: tuple[Part, ...], pods: tuple[Pod, ...], width: Width) -> None:
+    """A rule that the tasks of a role have for each other is kept. One that means the pods of another role too, or,
+    of a single pod, those of other jobs, would be dropped."""
+    is_alone = len(parts) == 1 and parts[0].count == 1 and width.dimension is Dimension.GPUS
+    is_alone = is_alone or (len(parts) == 1 and width.high == 1)
+    for pod in pods:
+        for where, selector in pod.selectors:
+            others = [one for one in pods if one is not pod and selects(selector, f"{where}.labelSelector", one.labels)]
+            if selector is not None and (others or (is_alone and pod.group is None)):
+                raise Rejected(f"{where} {NOT_KEPT}")
 
 
 def _group(pods: tuple[Pod, ...]) -> str | None:
@@ -210,7 +233,16 @@ def _group(pods: tuple[Pod, ...]) -> str | None:
 def _role(part: Part) -> Role:
     container = part.container
     resources = Resources(container.cpus_milli, container.memory_mib, part.gpus[0], container.gpu_memory_mib)
-    return Role(part.name, container.command, resources, part.count, container.env, container.numbered, part.rules)
+    return Role(
+        part.name,
+        container.command,
+        resources,
+        part.count,
+        container.env,
+        container.numbered,
+        part.rules,
+        container.cpu_limit_milli,
+    )
 
 
 def _workdir(parts: tuple[Part, ...]) -> str | None:

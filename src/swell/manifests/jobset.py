@@ -1,21 +1,26 @@
 """What does `apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet` ask for?
 
-One gang: every pod of every Job, in the order they are written, all started together and started again together.
-What the controller of JobSets would do step by step (one after the other, some of them enough) is refused.
+One gang: every pod of every Job, in the order they are written, all started together and started again together. A set
+of one replicated Job with fewer pods at once than it has completions is an array: independent tasks, a few at a time.
+What the controller of JobSets would do step by step (one after the other has ended, some of them enough) is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from swell.errors import Rejected
+from swell.manifests.affinity import read_labels
+from swell.manifests.container import ContainerFields
 from swell.manifests.context import Context
 from swell.manifests.downward import Jobs, told_to
+from swell.manifests.exit_rules import read_pod_failure_policy, read_set_rules
 from swell.manifests.fields import (
     Fields,
     inside,
     is_true,
+    read_name,
     shorten,
     take_choice,
     take_list,
@@ -24,32 +29,33 @@ from swell.manifests.fields import (
     take_text,
     whole_number,
 )
-from swell.manifests.gang import Part, annotated_pods, check_replicas, gang_width, make_spec, only_container
-from swell.manifests.job import JOB, MODES, RESTARTS, read_limit, read_retries
-from swell.manifests.metadata import METADATA, Identity, read_object
-from swell.manifests.names import read_name
+from swell.manifests.gang import Part, Width, annotated_pods, check_replicas, gang_width, make_spec, only_container
+from swell.manifests.job import JOB, MODES, RESTARTS, array_width, read_limit, read_retries
+from swell.manifests.metadata import METADATA, ObjectIdentity, read_object
 from swell.manifests.podspec import RETRIES_DEFAULT, TEMPLATE, Pod, read_seconds, read_template
-from swell.model.job import JobSpec
-from swell.model.quantity import COUNT_MAX
+from swell.manifests.shards import SHARDS, Shards, render_shards
+from swell.model.job import Array, ExitAction, ExitRule, JobSpec
+from swell.model.placement import EXCLUSIVE, NO_RULES, Domain, PlacementRules
+from swell.model.quantity import ARRAY_TASKS_MAX, COUNT_MAX, IndexSet
 
 REPLICATED_JOBS_MAX = 64  # a set has two or three; each may be a large text
 JOBSET = Fields(
     used=("replicatedJobs", "successPolicy", "failurePolicy", "startupPolicy", "suspend", "coordinator", "network"),
     idle=("managedBy", "ttlSecondsAfterFinished", "volumeClaimPolicies"),
 )
-TOGETHER = {
-    "dependsOn": "lets it start after another, but all tasks of a job start together; "
+TOGETHER = (
+    "lets it start after another, but all tasks of a job start together; "
     "leave it out, or submit them as jobs of their own and let one wait for the other"
-}
+)
+NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
 REPLICATED_JOB = Fields(
-    used=("name", "replicas", "template"), idle=("groupName",), refused=TOGETHER, refused_on_cluster=TOGETHER
+    used=("name", "replicas", "template", "dependsOn"),
+    idle=("groupName",),
+    refused_on_cluster={"dependsOn": TOGETHER},
 )
+DEPENDENCY = Fields(used=("name", "status"))
 SUCCESS = Fields(used=("operator", "targetReplicatedJobs"))
-FAILURE = Fields(
-    used=("maxRestarts",),
-    idle=("restartStrategy",),
-    refused={"rules": "tells one failure from another, but every one counts alike here; leave it out"},
-)
+FAILURE = Fields(used=("maxRestarts", "rules"), idle=("restartStrategy",))
 STARTUP = Fields(used=("startupPolicyOrder",))
 COORDINATOR = Fields(used=("replicatedJob", "jobIndex", "podIndex"))
 NETWORK = Fields(used=(), idle=("enableDNSHostnames", "subdomain", "publishNotReadyAddresses"))
@@ -64,7 +70,14 @@ class Entry:
     name: str
     replicas: int
     pods: int  #: of each Job
+    at_once: int  #: of these pods
     job: dict[str, Any]  #: what each Job is
+    depends_on: tuple[str, ...]  #: entries that are ready before it starts on Kubernetes
+    exclusive: str = ""  #: a label: each Job has the nodes with one value of it to itself; empty: it shares them
+
+    @property
+    def is_array(self) -> bool:
+        return self.at_once < self.pods
 
 
 def read(document: dict[str, Any], context: Context) -> JobSpec:
@@ -72,28 +85,36 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     on_cluster = context.on_cluster
     JOBSET.check(spec, "spec", on_cluster=on_cluster)
     NETWORK.check(take_optional(spec.get("network"), "spec.network"), "spec.network", on_cluster=on_cluster)
-    entries = _entries(spec.get("replicatedJobs"), context)
-    _check_startup(spec.get("startupPolicy"), entries, context)
+    exclusive = _read_exclusive(document.get("metadata"), "metadata") if on_cluster else ""
+    entries = _entries(spec.get("replicatedJobs"), context, exclusive)
+    notes = (*_startup(spec.get("startupPolicy"), entries, context), *_dependency_notes(entries))
     if not on_cluster:
         _check_success(spec.get("successPolicy"), [entry.name for entry in entries])
     has_coordinator = spec.get("coordinator") is not None
     if has_coordinator:
         _check_coordinator(take_mapping(spec["coordinator"], "spec.coordinator"), entries, context)
     pods = _pods(entries, identity, context, has_coordinator=has_coordinator)
-    containers = annotated_pods(pods, identity)
+    containers = _told_shards(entries, annotated_pods(pods, identity))
+    array = _array(entries)
     parts = tuple(
-        Part(entry.name, container, entry.replicas * entry.pods, pod.rules)
+        Part(entry.name, container, 1 if array else entry.replicas * entry.pods, _rules(entry, pod))
         for entry, pod, container in zip(entries, pods, containers, strict=True)
     )
-    check_replicas(identity, sum(part.count for part in parts))
+    check_replicas(identity, array.at_once if array else sum(part.count for part in parts))
+    rules, rule_notes = ((), ()) if on_cluster else _exit_rules(spec.get("failurePolicy"), entries, pods)
+    pods = (replace(pods[0], notes=(*pods[0].notes, *notes, *rule_notes)), *pods[1:])
     deadlines = [read_seconds(entry.job, "activeDeadlineSeconds", entry.where, low=1) for entry in entries]
+    width = array_width(array, parts, containers[0].where) if array else gang_width(parts)
+    _refuse_resized_exclusive(entries, width)
     return make_spec(
         identity,
         context,
         parts,
         pods,
-        gang_width(parts),
+        width,
+        array=array,
         retries=0 if on_cluster else _retries(spec.get("failurePolicy"), entries),
+        exit_rules=rules,
         deadline_s=min((seconds for seconds in deadlines if seconds is not None), default=None),
         is_held=is_true(spec.get("suspend"), "spec.suspend"),
     )
@@ -102,12 +123,12 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
 # -- the Jobs ------------------------------------------------------------------------------------------------
 
 
-def _entries(value: object, context: Context) -> tuple[Entry, ...]:
+def _entries(value: object, context: Context, exclusive: str) -> tuple[Entry, ...]:
     """In the order of ranks, those without a replica left out."""
     given = take_list(value, WHERE)
     if len(given) > REPLICATED_JOBS_MAX:
         raise Rejected(f"{WHERE} has {len(given)} entries; at most {REPLICATED_JOBS_MAX}: split the set")
-    entries = [_entry(entry, f"{WHERE}[{number}]", context) for number, entry in enumerate(given)]
+    entries = [_entry(entry, f"{WHERE}[{number}]", context, exclusive) for number, entry in enumerate(given)]
     names = [entry.name for entry in entries]
     for name in names:
         if names.count(name) > 1:
@@ -116,14 +137,15 @@ def _entries(value: object, context: Context) -> tuple[Entry, ...]:
     if not there:
         raise Rejected(f"{WHERE} has no replica; give at least one Job")
     pods = sum(entry.replicas * entry.pods for entry in there)
-    if pods > COUNT_MAX:
-        raise Rejected(f"{WHERE} stands for {pods} pods; a job has at most {COUNT_MAX} tasks")
+    most = ARRAY_TASKS_MAX if any(entry.is_array for entry in there) else COUNT_MAX
+    if pods > most:
+        raise Rejected(f"{WHERE} stands for {pods} pods; a job has at most {most} tasks")
     return there
 
 
-def _entry(value: object, where: str, context: Context) -> Entry:
+def _entry(value: object, where: str, context: Context, exclusive: str) -> Entry:
     on_cluster = context.on_cluster
-    given = take_mapping(value, where)
+    at, given = where, take_mapping(value, where)
     REPLICATED_JOB.check(given, where, on_cluster=on_cluster)
     with inside(f"{where}: "):
         name = read_name(given.get("name"))
@@ -134,14 +156,84 @@ def _entry(value: object, where: str, context: Context) -> Entry:
     TEMPLATE.check(template, where, on_cluster=on_cluster)
     metadata = take_optional(template.get("metadata"), f"{where}.metadata")
     METADATA.check(metadata, f"{where}.metadata", on_cluster=on_cluster)
+    if on_cluster:
+        exclusive = _read_exclusive(metadata, f"{where}.metadata", exclusive)
     where = f"{where}.spec"
     job = take_mapping(template.get("spec"), where)
     JOB.check(job, where, on_cluster=on_cluster)
-    return Entry(where, name, replicas, _pods_of_a_job(job, where), job)
+    if on_cluster:
+        pod = take_optional(job.get("template"), f"{where}.template")
+        exclusive = _read_exclusive(pod.get("metadata"), f"{where}.template.metadata", exclusive)
+    pods, at_once = _pods_of_a_job(job, where)
+    if at_once < pods and on_cluster and job.get("completionMode") == "NonIndexed":
+        raise Rejected(
+            f"{where}.completionMode is NonIndexed and parallelism {at_once} of {pods}: which task a pod is could not "
+            "be told; write Indexed, or leave it out"
+        )
+    depends_on = () if on_cluster else _dependencies(given.get("dependsOn"), f"{at}.dependsOn")
+    return Entry(where, name, replicas, pods, at_once, job, depends_on, exclusive)
 
 
-def _pods_of_a_job(job: dict[str, Any], where: str) -> int:
-    """Indexed when nothing is said, as the controller of JobSets has it."""
+def _read_exclusive(metadata: object, where: str, known: str = "") -> str:
+    """The label of the domains that each Job wants to have to itself. `known`: what the set says, or the Job."""
+    where = f"{where}.annotations"
+    annotations = take_optional(take_optional(metadata, where).get("annotations"), where)
+    if NODE_SELECTOR in annotations:
+        raise Rejected(
+            f"{where}: {NODE_SELECTOR} cannot be kept: JobSet then chooses the nodes of each Job by labels that it "
+            f"adds to its pods, which Swell cannot plan with; leave it out, {EXCLUSIVE} works without it"
+        )
+    if EXCLUSIVE not in annotations:
+        return known
+    [key] = read_labels({take_text(annotations[EXCLUSIVE], f"{where}: {EXCLUSIVE}"): ""}, f"{where}: {EXCLUSIVE}")
+    if known and key != known:
+        raise Rejected(f"{where}: {EXCLUSIVE} is {key}, and above it is {known}; give one")
+    return key
+
+
+def _rules(entry: Entry, pod: Pod) -> PlacementRules | None:
+    if not entry.exclusive:
+        return pod.rules
+    return replace(pod.rules or NO_RULES, domain=Domain(entry.exclusive, entry.pods))
+
+
+def _refuse_resized_exclusive(entries: tuple[Entry, ...], width: Width) -> None:
+    """Followers are made when the first pod of their Job is bound, so its pods are planned together, all or none."""
+    if any(entry.exclusive for entry in entries) and (width.low != width.high or any(one.is_array for one in entries)):
+        raise Rejected(
+            f"{EXCLUSIVE} is for Jobs whose pods all run at once and keep their size; write as many completions as "
+            "parallelism, and no range"
+        )
+
+
+def _dependencies(value: object, where: str) -> tuple[str, ...]:
+    """Those that are only to be ready: a process is, as soon as it has started."""
+    names = []
+    for number, one in enumerate(take_list(value, where)):
+        given = take_mapping(one, f"{where}[{number}]")
+        DEPENDENCY.check(given, f"{where}[{number}]")
+        status = take_choice(given.get("status"), ("Ready", "Complete"), f"{where}[{number}].status")
+        if status == "Complete":
+            raise Rejected(f"{where}[{number}] {TOGETHER}")
+        names.append(take_text(given.get("name"), f"{where}[{number}].name"))
+    return tuple(names)
+
+
+def _dependency_notes(entries: tuple[Entry, ...]) -> tuple[str, ...]:
+    names = [entry.name for entry in entries]
+    for entry in entries:
+        for name in entry.depends_on:
+            _check_known(name, names, f"dependsOn of {entry.name!r}")
+    return tuple(
+        f"{entry.name!r} depends on {', '.join(entry.depends_on)}, but all tasks start together here: let its command "
+        "wait until it reaches the others"
+        for entry in entries
+        if entry.depends_on
+    )
+
+
+def _pods_of_a_job(job: dict[str, Any], where: str) -> tuple[int, int]:
+    """How many, and how many at once. Indexed when nothing is said, as the controller of JobSets has it."""
     completions, parallelism = (
         None if job.get(field) is None else whole_number(job[field], f"{where}.{field}", low=1, high=COUNT_MAX)
         for field in ("completions", "parallelism")
@@ -154,21 +246,16 @@ def _pods_of_a_job(job: dict[str, Any], where: str) -> int:
             raise Rejected(
                 f"{where}.parallelism is {at_once}, but completions does not say how many there are; give both"
             )
-        return at_once
-    if completions > at_once:
-        raise Rejected(
-            f"{where}.completions is {completions} and parallelism {at_once}: all pods of a JobSet start together; "
-            f"write parallelism: {completions}, or a batch/v1 Job, whose tasks run a few at once"
-        )
-    return completions
+        return at_once, at_once
+    return completions, min(at_once, completions)
 
 
 def _pods(
-    entries: tuple[Entry, ...], identity: Identity, context: Context, *, has_coordinator: bool
+    entries: tuple[Entry, ...], identity: ObjectIdentity, context: Context, *, has_coordinator: bool
 ) -> tuple[Pod, ...]:
     total, before, pods = sum(entry.replicas for entry in entries), 0, []
     for entry in entries:
-        jobs = Jobs(entry.name, entry.replicas, entry.pods, before, total)
+        jobs = Jobs(entry.name, entry.replicas, entry.pods, before, total, entry.is_array)
         seen = told_to(identity, jobs, has_coordinator=has_coordinator)
         pod = read_template(entry.job.get("template"), f"{entry.where}.template", seen, context, restarts=RESTARTS)
         only_container(pod)
@@ -177,21 +264,52 @@ def _pods(
     return tuple(pods)
 
 
+def _array(entries: tuple[Entry, ...]) -> Array | None:
+    """None: all pods start together. Otherwise they are independent, and a few of them run at once."""
+    few = next((entry for entry in entries if entry.is_array), None)
+    if few is None:
+        return None
+    if len(entries) > 1:
+        raise Rejected(
+            f"{few.where}.completions is {few.pods} and parallelism {few.at_once}, beside other replicated Jobs: a few "
+            f"pods at once are run of a set with one of them; write parallelism: {few.pods}, or a JobSet for each"
+        )
+    tasks = few.replicas * few.pods
+    return Array(IndexSet(((0, tasks - 1, 1),)), few.replicas * few.at_once)
+
+
+def _told_shards(entries: tuple[Entry, ...], containers: tuple[ContainerFields, ...]) -> tuple[ContainerFields, ...]:
+    """Each task is told of all, so that it knows its part of the work."""
+    shards = render_shards(
+        [
+            Shards(entry.name, entry.replicas, entry.pods, container.cpus_milli)
+            for entry, container in zip(entries, containers, strict=True)
+        ]
+    )
+    return tuple(replace(one, env=tuple(sorted({SHARDS: shards, **dict(one.env)}.items()))) for one in containers)
+
+
 # -- the set -------------------------------------------------------------------------------------------------
 
 
-def _check_startup(value: object, entries: tuple[Entry, ...], context: Context) -> None:
+def _startup(value: object, entries: tuple[Entry, ...], context: Context) -> tuple[str, ...]:
+    """What of it has no effect, in words."""
     startup = take_optional(value, "spec.startupPolicy")
     STARTUP.check(startup, "spec.startupPolicy", on_cluster=context.on_cluster)
     if not startup:
-        return
+        return ()
     where = "spec.startupPolicy.startupPolicyOrder"
     order = take_choice(startup.get("startupPolicyOrder"), ("AnyOrder", "InOrder"), where)
-    if order == "InOrder" and len(entries) > 1:
+    if order == "AnyOrder" or len(entries) == 1:
+        return ()
+    if context.on_cluster:
         raise Rejected(
             f"{where} is InOrder, but all tasks of a job start together; write AnyOrder and let the command wait "
             "for the others, or submit them as jobs of their own"
         )
+    return (
+        f"{where} is InOrder, but all tasks start together here: let the commands wait until they reach the others",
+    )
 
 
 def _check_success(value: object, names: list[str]) -> None:
@@ -230,10 +348,36 @@ def _check_known(name: str, names: list[str], where: str) -> None:
         raise Rejected(f"{where} names {shorten(name)!r}, which is none of {WHERE}: {', '.join(names)}")
 
 
+def _exit_rules(
+    value: object, entries: tuple[Entry, ...], pods: tuple[Pod, ...]
+) -> tuple[tuple[ExitRule, ...], tuple[str, ...]]:
+    """Which failures are treated otherwise, and what of that has no effect, in words."""
+    policy = take_optional(value, "spec.failurePolicy")
+    FAILURE.check(policy, "spec.failurePolicy")
+    ranks: dict[str, tuple[int, int]] = {}
+    own: dict[str, tuple[ExitRule, ...]] = {}
+    notes: list[str] = []
+    first = 0
+    for entry, pod in zip(entries, pods, strict=True):
+        last = first + entry.replicas * entry.pods - 1
+        ranks[entry.name] = (first, last)
+        names, where = [pod.containers[0].name], f"{entry.where}.podFailurePolicy"
+        rules, said = read_pod_failure_policy(
+            entry.job.get("podFailurePolicy"), where, containers=names, is_array=entry.is_array
+        )
+        own[entry.name] = tuple(replace(rule, ranks=ranks[entry.name]) for rule in rules)
+        notes += said
+        first = last + 1
+    every = [rule for rules in own.values() for rule in rules]
+    if value is None:
+        return tuple(every), tuple(notes)
+    of_set, said = read_set_rules(policy.get("rules"), "spec.failurePolicy.rules", ranks=ranks, own=own)
+    return (*(rule for rule in every if rule.action is ExitAction.IGNORE), *of_set), (*notes, *said)
+
+
 def _retries(value: object, entries: tuple[Entry, ...]) -> int:
     """How often the whole set starts again; where it does not say, as often as the most patient of its Jobs."""
     policy = take_optional(value, "spec.failurePolicy")
-    FAILURE.check(policy, "spec.failurePolicy")
     limits = [read_retries(entry.job, entry.where) for entry in entries]
     if value is not None:
         return read_limit(policy, "maxRestarts", "spec.failurePolicy") or 0

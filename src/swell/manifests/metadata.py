@@ -18,17 +18,21 @@ from swell.manifests.fields import (
     Fields,
     inside,
     quantity,
+    read_name,
     refuse_unknown,
     take_mapping,
     take_optional,
     take_text,
     whole_number,
 )
-from swell.manifests.names import read_name
+from swell.manifests.kueue import kueue_notes
 from swell.manifests.native import read_epochs, read_priority, read_resize
-from swell.model.job import ResizeMode
-from swell.model.numbered import Numbered
+from swell.model.job import Numbered, ResizeMode
+from swell.model.kind import ManifestKind, find_kind
+from swell.model.member_loss import ON_MEMBER_LOST
 from swell.model.quantity import COUNT_MAX, parse_memory, parse_range, parse_time_limit
+from swell.model.shared_volume import ANNOTATION as SHARED_VOLUME
+from swell.model.shared_volume import parse_shared_volume
 
 OBJECT = Fields(used=("apiVersion", "kind", "metadata", "spec"), idle=("status",))
 METADATA = Fields(
@@ -52,12 +56,12 @@ PRIORITY = "swell.dev/priority"
 FOLDER = "swell.dev/checkpoints"
 OWN_PREFIX = "swell.dev/"
 TASKS = "swell.dev/tasks"
-NAMES = ("checkpoints", "epochs", "gpu-memory", "priority", "resize", "tasks", "time")
+NAMES = ("checkpoints", "epochs", "gpu-memory", "priority", "resize", "shared-volume", "tasks", "time")
 OWN = tuple(OWN_PREFIX + name for name in NAMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ObjectIdentity:
     """What the object says of itself. None: it says nothing of that."""
 
     name: str
@@ -75,32 +79,40 @@ class Identity:
     added: Mapping[str, str] = field(default_factory=dict)  #: labels that a controller would give its pods
     #: What `valueFrom.fieldRef` finds beside name and namespace, by path.
     fields: Mapping[str, str | Numbered] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  #: what of its labels and annotations has no effect, in words
     #: What every container is given, unless it says otherwise.
     variables: Mapping[str, str | Numbered] = field(default_factory=dict)
 
 
-def read_object(document: dict[str, Any], context: Context) -> tuple[Identity, dict[str, Any]]:
+def read_object(document: dict[str, Any], context: Context) -> tuple[ObjectIdentity, dict[str, Any]]:
     """Who it is, and its `spec`, not looked at yet."""
     OBJECT.check(document, "the manifest", on_cluster=context.on_cluster)
     metadata = take_optional(document.get("metadata"), "metadata")
     METADATA.check(metadata, "metadata", on_cluster=context.on_cluster)
-    identity = _identity(metadata, document["kind"], context)
-    if identity.tasks is not None and document["kind"] != "Job":
+    kind = find_kind(document["apiVersion"], document["kind"])
+    assert kind is not None, "its reader was found by its kind"
+    identity = _identity(metadata, kind, context)
+    if identity.tasks is not None and not kind.takes_task_range:
         raise Rejected(
-            f"metadata.annotations: {TASKS} is a range of tasks, for a batch/v1 Job, but this is a {document['kind']}; "
+            f"metadata.annotations: {TASKS} is a range of tasks, for a batch/v1 Job, but this is a {kind.name}; "
             "leave it out (of a PyTorchJob write elasticPolicy: {minReplicas, maxReplicas})"
         )
     return identity, take_mapping(document.get("spec"), "spec")
 
 
-def _identity(metadata: dict[str, Any], kind: str, context: Context) -> Identity:
+def _identity(metadata: dict[str, Any], kind: ManifestKind, context: Context) -> ObjectIdentity:
     given = take_optional(metadata.get("annotations"), "metadata.annotations")
-    if metadata.get("uid") is None or not context.on_cluster:  # what is in a cluster already may have some from us
+    is_there = metadata.get("uid") is not None and context.on_cluster
+    if ON_MEMBER_LOST in given and not (is_there and kind.is_bare_pod):
+        raise Rejected(_no_member_lost(kind))
+    if not is_there:  # what is in a cluster already may have some from us
         refuse_unknown([name for name in given if name.startswith(OWN_PREFIX)], OWN, "metadata.annotations")
     said = {name: (given[name], f"metadata.annotations: {name}") for name in given if given[name] is not None}
+    if SHARED_VOLUME in said:
+        quantity(parse_shared_volume, *said[SHARED_VOLUME])
     namespace = metadata.get("namespace")
     labels = read_labels(metadata.get("labels"), "metadata.labels")
-    return Identity(
+    return ObjectIdentity(
         name=_name(metadata, context),
         namespace="default" if namespace is None else take_text(namespace, "metadata.namespace"),
         gpus=_annotated_range(said),
@@ -113,14 +125,26 @@ def _identity(metadata: dict[str, Any], kind: str, context: Context) -> Identity
         time_limit_s=quantity(parse_time_limit, *said["swell.dev/time"]) if "swell.dev/time" in said else None,
         checkpoints=_annotated_folder(said, context),
         labels=labels,
+        notes=kueue_notes(metadata, "metadata"),
     )
 
 
-def _annotated_resize(said: dict[str, tuple[Any, str]], kind: str, context: Context) -> ResizeMode:
+def _no_member_lost(kind: ManifestKind) -> str:
+    otherwise = (
+        f"where a pod of a {kind.name} is lost its controller makes another, which gets the place of the first"
+        if kind.makes_pods
+        else f"a {kind.name} that is submitted is in none"
+    )
+    return (
+        f"metadata.annotations: {ON_MEMBER_LOST} is for pods of a group that come by kubectl; {otherwise}; leave it out"
+    )
+
+
+def _annotated_resize(said: dict[str, tuple[Any, str]], kind: ManifestKind, context: Context) -> ResizeMode:
     """Genai resizes PyTorchJobs only: a Pod or a Job that is stopped begins from nothing, or not again at all."""
     if "swell.dev/resize" in said:
         return read_resize(*said["swell.dev/resize"])
-    return context.resize if kind == "PyTorchJob" else ResizeMode.AT_CHECKPOINT
+    return context.resize if kind.follows_caller_resize else ResizeMode.AT_CHECKPOINT
 
 
 def _name(metadata: dict[str, Any], context: Context) -> str:
@@ -176,6 +200,6 @@ def _annotated_range(said: dict[str, tuple[object, str]]) -> tuple[int, int] | N
         raise Rejected(f"metadata.annotations: request {low} is above limit {high}; the request is the least")
     if low == 0 < high:
         raise Rejected(
-            f"metadata.annotations: request 0 and limit {high}: the least of a range is 1; write request: '1'"
+            f"metadata.annotations: request 0 and limit {high}: a range must start at 1 or more; write request: '1'"
         )
     return low, high

@@ -5,41 +5,63 @@ The command line builds the same document, so `swell run --gpus 2 -- …` and a 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from swell.errors import Rejected
-from swell.manifests import gpus
+from swell.manifests import gpus, job_files
+from swell.manifests.affinity import is_about_tags, read_rules
 from swell.manifests.aspod import check_as_pod, check_text
-from swell.manifests.command import read_command, read_env, read_folder
+from swell.manifests.command import read_env, read_folder, read_secrets
 from swell.manifests.containers import FIELDS as CONTAINER
 from swell.manifests.containers import read_container
 from swell.manifests.context import Context
 from swell.manifests.dependencies import read_after
-from swell.manifests.fields import quantity, refuse_unknown, shorten, take_choice, take_mapping, whole_number
-from swell.manifests.idle import FIELDS as IDLE
-from swell.manifests.idle import read_idle
-from swell.manifests.names import default_name, read_name
-from swell.manifests.notices import read_notify
-from swell.model.job import GRACE_S_DEFAULT, Array, Dimension, JobSpec, ResizeMode, Role
+from swell.manifests.fields import (
+    default_name,
+    quantity,
+    read_name,
+    refuse_unknown,
+    shorten,
+    take_choice,
+    take_mapping,
+    whole_number,
+)
+from swell.manifests.native_roles import read_tasks
+from swell.manifests.notify import read_notify
+from swell.model.job import GRACE_S_DEFAULT, JobSpec, ResizeMode
 from swell.model.launcher import BadCommand, Launcher, launch_words
+from swell.model.placement import PlacementRules
 from swell.model.quantity import (
     DURATION_S_MAX,
     BadQuantity,
-    parse_array,
-    parse_cpus,
-    parse_memory,
-    parse_range,
-    parse_seconds,
+    parse_grace,
     parse_time_limit,
 )
-from swell.model.resources import Resources
+from swell.model.task_environment import without_effect
 
 TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
-SIZE = (*gpus.FIELDS, "tasks", "cpus", "memory", "array")
+SIZE = (*gpus.FIELDS, "tasks", "cpus", "cpuLimit", "memory", "array")
+WHERE = ("nodeSelector", "tolerations")
 LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "retries", "after", "notify", "notifyOn")
-SPEC = ("command", "launcher", *SIZE, *LIFE, *CONTAINER, "env", "workdir", "tensorboard", "checkpoints", *IDLE)
+SPEC = (
+    "command",
+    "launcher",
+    "roles",
+    *SIZE,
+    *WHERE,
+    *LIFE,
+    *CONTAINER,
+    "env",
+    "secrets",
+    "workdir",
+    "tensorboard",
+    "checkpoints",
+    *job_files.FIELDS,
+    *gpus.IDLE,
+)
 PRIORITY_MAX = 1_000_000
 EPOCHS_MAX = 1_000_000_000  # more is a slip of the keyboard
 RETRIES_MAX = 1000  # a job that fails so often will not succeed
@@ -51,29 +73,32 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     refuse_unknown(metadata, METADATA, "metadata")
     spec = take_mapping(document.get("spec"), "spec")
     refuse_unknown(spec, SPEC, "spec")
-    command = read_command(spec.get("command"))
-    array = _array(spec)
-    notes = check_as_pod(spec, array) if context.on_cluster else ()
-    tasks = (1, 1) if spec.get("tasks") is None else quantity(parse_range, spec["tasks"], "tasks")
-    wholes, gpu_memory_mib = gpus.read_gpus(spec, tasks)
-    dimension, width_min, width_max = _width(tasks, wholes, array)
-    resources = Resources(_cpus(spec), _memory(spec), wholes[0], gpu_memory_mib)
+    tasks = read_tasks(spec)
+    rules, rule_notes = _rules(spec, context)
+    command = tasks.roles[0].command
+    notes = check_as_pod(spec, tasks.array) if context.on_cluster else ()
     here = "" if context.on_cluster else context.workdir  # no pod has the caller's folder
-    workdir = _folder(spec, "workdir", here, otherwise="the caller's own") or here
+    files = job_files.read_files(spec, context)
+    workdir = _workdir(spec, here, has_files=files is not None)
     env = read_env(spec.get("env"))
+    secrets = read_secrets(spec.get("secrets"), context, has_image=spec.get("image") is not None)
+    given = {name for role in tasks.roles for name, _ in role.env}.union(name for name, _ in env)
+    if twice := next((one.name for one in secrets if one.name in given), None):
+        raise Rejected(f"secrets: {shorten(twice)} is in env, too; keep one")
     if context.on_cluster:
-        check_text(command, "command")
-        check_text(tuple(text for _, text in env), "env")
+        for role in tasks.roles:
+            check_text(role.command, "command")
+            check_text(tuple(text for _, text in (*env, *role.env)), "env")
     return JobSpec(
         name=_name(metadata.get("name"), context, command),
-        roles=(Role("worker", command, resources, tasks[0]),),
-        dimension=dimension,
-        width_min=width_min,
-        width_max=width_max,
-        array=array,
+        roles=tuple(replace(role, rules=rules) for role in tasks.roles),
+        dimension=tasks.dimension,
+        width_min=tasks.width_min,
+        width_max=tasks.width_max,
+        array=tasks.array,
         priority=read_priority(spec.get("priority", 0), "priority"),
         time_limit_s=None if spec.get("time") is None else quantity(parse_time_limit, spec["time"], "time"),
-        grace_s=GRACE_S_DEFAULT if spec.get("grace") is None else quantity(parse_seconds, spec["grace"], "grace"),
+        grace_s=GRACE_S_DEFAULT if spec.get("grace") is None else quantity(parse_grace, spec["grace"], "grace"),
         workdir=workdir,
         env=env,
         umask=context.umask,
@@ -85,12 +110,37 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         notify=read_notify(spec.get("notify"), spec.get("notifyOn")),
         tensorboard=_folder(spec, "tensorboard", workdir, otherwise="no TensorBoard"),
         checkpoints=_folder(spec, "checkpoints", workdir, otherwise="one that Swell makes"),
-        on_overrun=gpus.read_overrun(spec, is_share=resources.is_share),
-        idle=read_idle(spec, resources),
-        container=read_container(spec, workdir, is_one_task=array is None and tasks == (1, 1)),
-        notes=notes,
+        on_overrun=gpus.read_overrun(spec, is_share=tasks.resources.is_share),
+        idle=gpus.read_idle(spec, tasks.resources),
+        container=read_container(spec, workdir, is_one_task=tasks.is_one, on_cluster=context.on_cluster),
+        notes=(*notes, *rule_notes, *job_files.notes(files), *without_effect(sorted(given))),
         launcher=_launcher(spec.get("launcher"), command),
+        files=files,
+        secrets=secrets,
     )
+
+
+def _rules(spec: dict[str, Any], context: Context) -> tuple[PlacementRules | None, tuple[str, ...]]:
+    """As of a pod. Machines of our own have no labels but their tags."""
+    rules, _ = read_rules({name: spec.get(name) for name in WHERE}, "spec", {})
+    said = [name for name in WHERE if spec.get(name) and not is_about_tags(spec[name])]
+    if context.on_cluster or not said:
+        return rules, ()
+    have = "has" if len(said) == 1 else "have"
+    return rules, (f"{' and '.join(said)} {have} no effect here: machines have no labels but those under swell.dev/",)
+
+
+def _workdir(spec: dict[str, Any], here: str, *, has_files: bool) -> str:
+    """With files of its own a job runs below its own folder, which every worker has elsewhere."""
+    if not has_files:
+        return _folder(spec, "workdir", here, otherwise="the caller's own") or here
+    checkpoints = spec.get("checkpoints")
+    if isinstance(checkpoints, str) and not checkpoints.startswith("/"):
+        raise Rejected(
+            f"checkpoints {shorten(checkpoints)!r} is below the job's own folder, which is removed when an attempt "
+            "ends; write an absolute path, or leave it out for one that Swell makes"
+        )
+    return job_files.read_inner_folder(spec.get("workdir"))
 
 
 def _launcher(value: object, command: tuple[str, ...]) -> Launcher | None:
@@ -114,49 +164,6 @@ def read_epochs(value: object, where: str) -> int:
 
 def read_resize(value: object, where: str) -> ResizeMode:
     return ResizeMode(take_choice(value, tuple(ResizeMode), where))
-
-
-def _width(tasks: tuple[int, int], wholes: tuple[int, int], array: Array | None) -> tuple[Dimension, int, int]:
-    if tasks[0] < 1:
-        raise Rejected(f"tasks: {tasks[0]} is too few; a job has at least 1 task")
-    if array is not None:
-        return _array_width(tasks, wholes, array)
-    if wholes[0] != wholes[1] and tasks != (1, 1):
-        raise Rejected(
-            f"gpus {wholes[0]}..{wholes[1]} with tasks {range_text(tasks)}: a job is elastic in one dimension; "
-            "give a fixed number of GPUs, or one task"
-        )
-    if wholes[0] == 0 and wholes[1] > 0:
-        raise Rejected(f"gpus 0..{wholes[1]}: the least of a range is 1; write 1..{wholes[1]}")
-    if tasks == (1, 1) and wholes[1] > 0:
-        return Dimension.GPUS, *wholes
-    return Dimension.TASKS, *tasks
-
-
-def _array_width(tasks: tuple[int, int], wholes: tuple[int, int], array: Array) -> tuple[Dimension, int, int]:
-    if tasks != (1, 1):
-        raise Rejected(f"array with tasks {range_text(tasks)}: each task of an array is one process; leave out tasks")
-    if wholes[0] != wholes[1]:
-        raise Rejected(
-            f"array with gpus {range_text(wholes)}: the tasks of an array are alike; give one number of GPUs"
-        )
-    return Dimension.TASKS, 1, array.at_once
-
-
-def range_text(span: tuple[int, int]) -> str:
-    return str(span[0]) if span[0] == span[1] else f"{span[0]}..{span[1]}"
-
-
-def _array(spec: dict[str, Any]) -> Array | None:
-    return None if spec.get("array") is None else Array(*quantity(parse_array, spec["array"], "array"))
-
-
-def _cpus(spec: dict[str, Any]) -> int:
-    return 1000 if spec.get("cpus") is None else quantity(parse_cpus, spec["cpus"], "cpus")
-
-
-def _memory(spec: dict[str, Any]) -> int:
-    return 0 if spec.get("memory") is None else quantity(parse_memory, spec["memory"], "memory")
 
 
 def _hours(value: object) -> float:

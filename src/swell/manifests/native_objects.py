@@ -18,18 +18,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from swell.model.job import Dimension, JobId, JobSpec, Role
+from swell.manifests.tensorboard_pod import with_tensorboard
+from swell.model.job import Container, JobId, JobSpec, Role
 from swell.model.kubernetes_quantity import GPU
 from swell.model.launcher import launch_words
-from swell.model.resources import Resources
-from swell.model.task_environment import Ranks, rank_variables, ranks_of
+from swell.model.placement_fields import render_rules
+from swell.model.task_environment import TF_TASKS_MAX, Ranks, rank_variables, ranks_of
+from swell.model.width import tasks_at
 
 NAME_MAX = 56  # a label has 63; the longest that is added to it is the index of an array's task, -999999
 MASTER_PORT = 23456  # as the operator of PyTorchJobs has it; a pod has all ports for itself
-TF_TASKS_MAX = 100  # every pod has the addresses of all in TF_CONFIG; of thousands they are megabytes
 RUN_AS = 1000  # anybody but root
 OF = "swell.dev/of"  #: label of the pods: the job's base name
 CONTAINER = "main"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 (a mount point)
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
@@ -64,15 +66,15 @@ def native_objects(spec: JobSpec, *, name: str, namespace: str, width: int, run_
     target = Target(name, namespace, width, run_as)
     if spec.array is not None:
         return (_indexed_job(spec, target),)
-    ranks = [role for role, count in _counts(spec, width) for _ in range(count)]
+    ranks = [role for role, count in _roles_at(spec, width) for _ in range(count)]
     pods = tuple(_gang_pod(spec, role, target, rank=rank, tasks=len(ranks)) for rank, role in enumerate(ranks))
     return (_service(target), *pods) if len(pods) > 1 else pods
 
 
-def _counts(spec: JobSpec, width: int) -> list[tuple[Role, int]]:
-    first, *others = spec.roles
-    count = width if spec.dimension is Dimension.TASKS else first.count
-    return [(first, count), *((role, role.count) for role in others)]
+def _roles_at(spec: JobSpec, width: int) -> list[tuple[Role, int]]:
+    """Each role with what one task of it takes at the width, and how many tasks it has there."""
+    groups = zip(spec.roles, tasks_at(spec, width), strict=True)
+    return [(replace(role, resources=resources), count) for role, (resources, count) in groups]
 
 
 # -- arrays --------------------------------------------------------------------------------------------------
@@ -113,10 +115,10 @@ def _service(target: Target) -> Object:
 
 
 def _gang_pod(spec: JobSpec, role: Role, target: Target, *, rank: int, tasks: int) -> Object:
-    if spec.dimension is Dimension.GPUS and role.resources.gpus:
-        role = replace(role, resources=replace(role.resources, gpus=target.width))
     own = _gang_variables(target.name, ranks_of(spec), rank=rank, tasks=tasks, gpus=role.resources.gpus)
     pod = _pod_spec(spec, role, target, own)
+    if spec.tensorboard is not None and rank == 0:
+        pod = with_tensorboard(pod, spec.tensorboard)
     if tasks > 1:
         pod |= {"hostname": f"{target.name}-{rank}", "subdomain": target.name}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": target.metadata(f"-{rank}"), "spec": pod}
@@ -147,7 +149,12 @@ def _gang_variables(name: str, ranks: Ranks, *, rank: int, tasks: int, gpus: int
 
 def _environment(spec: JobSpec, role: Role, own: Variables) -> list[Object]:
     """Ours win, as on a machine. Dollars are doubled: Kubernetes would take $(NAME) for a reference."""
-    variables: dict[str, str | Object] = {**dict(spec.env), **dict(role.env), **own}
+    kept = {
+        one.name: {"valueFrom": {"secretKeyRef": {"name": one.secret, "key": one.key}}}
+        for one in spec.secrets
+        if one.secret
+    }
+    variables: dict[str, str | Object] = {**kept, **dict(spec.env), **dict(role.env), **own}
     return [
         {"name": key, **({"value": _escaped(value)} if isinstance(value, str) else value)}
         for key, value in sorted(variables.items(), key=lambda one: one[0])
@@ -166,9 +173,13 @@ def _pod_spec(spec: JobSpec, role: Role, target: Target, own: Variables) -> Obje
         "image": spec.container.image,
         "command": [_escaped(word) for word in command],
         "env": _environment(spec, role, own),
-        "resources": _resources(role.resources),
+        "resources": _resources(role),
         "securityContext": SECURITY,
+        **_ports(spec.container),
     }
+    volumes, mounts = _volumes(spec.container)
+    if mounts:
+        container["volumeMounts"] = mounts
     if spec.workdir:
         container["workingDir"] = spec.workdir
     security: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -181,14 +192,40 @@ def _pod_spec(spec: JobSpec, role: Role, target: Target, own: Variables) -> Obje
         "enableServiceLinks": False,  # a variable for every Service of the namespace, otherwise
         "securityContext": security,
         "containers": [container],
+        **render_rules(role.rules, {OF: target.name}),
+        **({"volumes": volumes} if volumes else {}),
     }
     if spec.time_limit_s is not None:
         pod["activeDeadlineSeconds"] = max(1, math.ceil(spec.time_limit_s))
     return pod
 
 
-def _resources(resources: Resources) -> Object:
+def _ports(container: Container) -> Object:
+    """Of the pod; the machine's are not opened."""
+    return {"ports": [{"containerPort": inside} for _, inside in container.ports]} if container.ports else {}
+
+
+def _volumes(container: Container) -> tuple[list[Object], list[Object]]:
+    """Shared memory counts as the container's own, so one without a size of its own keeps what its runtime gives."""
+    volumes: list[Object] = []
+    mounts: list[Object] = []
+    if container.shm_mib:
+        memory = {"medium": "Memory", "sizeLimit": f"{container.shm_mib}Mi"}
+        volumes.append({"name": "shm", "emptyDir": memory})
+        mounts.append({"name": "shm", "mountPath": SHARED_MEMORY})
+    for number, one in enumerate(container.volumes):
+        name = f"volume-{number}"
+        read_only: Object = {"readOnly": True} if one.is_read_only else {}
+        claim = {"persistentVolumeClaim": {"claimName": one.claim, **read_only}}
+        nfs = {"nfs": {"server": one.server, "path": one.export, **read_only}}
+        volumes.append({"name": name, **(claim if one.claim else nfs)})
+        mounts.append({"name": name, "mountPath": one.target, **read_only})
+    return volumes, mounts
+
+
+def _resources(role: Role) -> Object:
     """What is counted is requested; GPUs must have a limit too. A share of a GPU is not the device plugin's to give."""
+    resources = role.resources
     amounts = {
         "cpu": f"{resources.cpus_milli}m" if resources.cpus_milli else None,
         "memory": f"{resources.memory_mib}Mi" if resources.memory_mib else None,
@@ -196,4 +233,6 @@ def _resources(resources: Resources) -> Object:
     }
     requests = {name: amount for name, amount in amounts.items() if amount is not None}
     limits = {name: amount for name, amount in requests.items() if name == GPU}
+    if role.cpu_limit_milli:
+        limits["cpu"] = f"{role.cpu_limit_milli}m"
     return {side: given for side, given in (("requests", requests), ("limits", limits)) if given}

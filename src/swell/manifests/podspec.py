@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from swell.errors import Rejected
-from swell.manifests.affinity import read_labels, read_rules
-from swell.manifests.container import CONTAINER, KEPT_IN_CLUSTERS, Container, read_container
+from swell.manifests.affinity import is_about_tags, read_labels, read_rules, selectors
+from swell.manifests.container import CONTAINER, KEPT_IN_CLUSTERS, ContainerFields, read_container
 from swell.manifests.context import Context
 from swell.manifests.demand import CLAIMS
 from swell.manifests.fields import (
@@ -21,15 +21,17 @@ from swell.manifests.fields import (
     take_text,
     whole_number,
 )
-from swell.manifests.metadata import METADATA, Identity
+from swell.manifests.kueue import kueue_notes
+from swell.manifests.metadata import METADATA, ObjectIdentity
 from swell.manifests.native import PRIORITY_MAX, read_priority
-from swell.manifests.wholepod import GATES, NODE_NAME, read_whole_pod
-from swell.model.placement import Rules
+from swell.manifests.wholepod import GATES, NODE_NAME, REPLACED, read_whole_pod
+from swell.model.placement import PlacementRules
+from swell.model.placement_fields import POD_GROUP
 from swell.model.quantity import DURATION_S_MAX
 
 CONTAINERS_MAX = 32  # a pod has two or three; each may be a large text
 RETRIES_DEFAULT = 6  # Kubernetes' backoffLimit of a Job
-POD_GROUP = "scheduling.x-k8s.io/pod-group"  # the label of coscheduling and Fluence
+GROUP_SIZE = "fluence.group-size"  # a label: how many start together
 HOLD = "leave it out, or submit it and `swell hold` it"
 TEMPLATE = Fields(used=("metadata", "spec"))
 POD = Fields(
@@ -43,6 +45,8 @@ POD = Fields(
         "nodeSelector",
         "affinity",
         "tolerations",
+        "workloadRef",
+        "schedulingGroup",
     ),
     idle=(
         "automountServiceAccountToken",
@@ -84,9 +88,10 @@ POD = Fields(
     refused_on_cluster={"nodeName": NODE_NAME, "resourceClaims": CLAIMS, "schedulingGates": GATES},
 )
 HERE = "this machine runs processes, not pods, so these fields have no effect"
-RULES = ("nodeSelector", "affinity", "tolerations")  # which node: there is one
+RULES = ("nodeSelector", "affinity", "tolerations")  # which node: workers have no labels but their tags
 SECONDS_MAX = int(DURATION_S_MAX)
 INT32_MAX = 2**31 - 1
+NEVER = "Never"  # a preemptionPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,38 +99,47 @@ class Pod:
     """One pod. None: the manifest does not say."""
 
     where: str
-    containers: tuple[Container, ...]  #: at least one; each name once; on a cluster one, for the whole pod
+    containers: tuple[ContainerFields, ...]  #: at least one; each name once; on a cluster one, for the whole pod
     restart: str | None
     deadline_s: float | None
     grace_s: float | None
     priority: int | None
-    rules: Rules | None  #: which nodes it may go to; None: any
+    preempts: bool  #: may it, by its PriorityClass, take the room of pods of lower priority?
+    rules: PlacementRules | None  #: which nodes it may go to; None: any
     group: str | None  #: the name of those that start with it
     notes: tuple[str, ...]  #: what it asks for without effect, in words
+    labels: Mapping[str, str] = field(default_factory=dict)  #: also those that its controller gives it
+    selectors: tuple[
+        tuple[str, object], ...
+    ] = ()  #: of its rules about other pods: where each stands, and what it says
 
 
-def read_template(value: object, where: str, identity: Identity, context: Context, *, restarts: tuple[str, ...]) -> Pod:
+def read_template(
+    value: object, where: str, identity: ObjectIdentity, context: Context, *, restarts: tuple[str, ...]
+) -> Pod:
     template = take_mapping(value, where)
     TEMPLATE.check(template, where, on_cluster=context.on_cluster)
     metadata = take_optional(template.get("metadata"), f"{where}.metadata")
     METADATA.check(metadata, f"{where}.metadata", on_cluster=context.on_cluster)
     labels = {**read_labels(metadata.get("labels"), f"{where}.metadata.labels"), **identity.added}
     spec = take_mapping(template.get("spec"), f"{where}.spec")
-    return read_pod(spec, f"{where}.spec", labels, identity, context, restarts=restarts)
+    notes = kueue_notes(metadata, f"{where}.metadata")
+    pod = read_pod(spec, f"{where}.spec", labels, identity, context, restarts=restarts)
+    return replace(pod, notes=(*pod.notes, *notes)) if notes else pod
 
 
 def read_pod(
     spec: dict[str, Any],
     where: str,
     labels: Mapping[str, str],
-    identity: Identity,
+    identity: ObjectIdentity,
     context: Context,
     *,
     restarts: tuple[str, ...],
 ) -> Pod:
     POD.check(spec, where, on_cluster=context.on_cluster)
     restart = spec.get("restartPolicy")
-    rules, notes = read_rules(spec, where, labels)
+    rules, notes = read_rules(spec, where, labels, on_cluster=context.on_cluster)
     priority, priority_notes = _priority(spec, where, context)
     containers, container_notes = _containers(spec, where, identity, context)
     return Pod(
@@ -135,10 +149,21 @@ def read_pod(
         deadline_s=read_seconds(spec, "activeDeadlineSeconds", where, low=1),
         grace_s=read_seconds(spec, "terminationGracePeriodSeconds", where, low=0),
         priority=priority,
+        preempts=context.on_cluster and priority is not None and _preempts(spec, context),
         rules=rules,
-        group=labels.get(POD_GROUP, identity.labels.get(POD_GROUP)),
-        notes=(*notes, *priority_notes, *container_notes),
+        group=labels.get(POD_GROUP, identity.labels.get(POD_GROUP)) or _named_group(spec, where),
+        notes=(*identity.notes, *notes, *priority_notes, *container_notes),
+        labels=labels,
+        selectors=tuple(selectors(spec, where)) if context.on_cluster else (),
     )
+
+
+def _named_group(spec: dict[str, Any], where: str) -> str | None:
+    """Kubernetes' own way to say that pods start together: a group of a Workload (1.35), or a PodGroup (1.36)."""
+    workload = take_optional(spec.get("workloadRef"), f"{where}.workloadRef")
+    group = take_optional(spec.get("schedulingGroup"), f"{where}.schedulingGroup")
+    named = workload.get("podGroup") or group.get("podGroupName")
+    return None if named is None else take_text(named, f"{where}.workloadRef or schedulingGroup")
 
 
 def _priority(spec: dict[str, Any], where: str, context: Context) -> tuple[int | None, tuple[str, ...]]:
@@ -155,7 +180,15 @@ def _priority(spec: dict[str, Any], where: str, context: Context) -> tuple[int |
         advice = "annotate swell.dev/priority: '100'" if context.on_cluster else "write priority: 100"
         said = f"{where}.priorityClassName {shorten(name)!r} is not known here and has no effect; {advice}"
         return None, (said,)
-    return _in_range(known), ()
+    return _in_range(known.value), ()
+
+
+def _preempts(spec: dict[str, Any], context: Context) -> bool:
+    """Pods in a cluster carry the policy of their class; templates only name the class."""
+    if spec.get("preemptionPolicy") is not None:
+        return bool(spec["preemptionPolicy"] != NEVER)
+    known = context.priority_classes.get(str(spec.get("priorityClassName")))
+    return known is None or known.preempts
 
 
 def _in_range(priority: int) -> int:
@@ -170,8 +203,8 @@ def read_seconds(spec: dict[str, Any], field: str, where: str, *, low: int) -> f
 
 
 def _containers(
-    spec: dict[str, Any], where: str, identity: Identity, context: Context
-) -> tuple[tuple[Container, ...], tuple[str, ...]]:
+    spec: dict[str, Any], where: str, identity: ObjectIdentity, context: Context
+) -> tuple[tuple[ContainerFields, ...], tuple[str, ...]]:
     """And what of them has no effect, in words."""
     entries = take_list(spec.get("containers"), f"{where}.containers")
     if not entries:
@@ -187,7 +220,8 @@ def _containers(
 def _ignored(spec: dict[str, Any], entries: list[dict[str, Any]]) -> Iterator[str]:
     """What means nothing where processes run on one machine, in words; the same of every pod that says the same."""
     named = [name for name in CONTAINER.idle if any(_is_said(entry.get(name)) for entry in entries)]
-    named += [name for name in (*POD.idle, *RULES) if _is_said(spec.get(name))]
+    named += [name for name in POD.idle if _is_said(spec.get(name)) and spec[name] not in REPLACED]
+    named += [name for name in RULES if _is_said(spec.get(name)) and not is_about_tags(spec[name])]
     if named:
         yield f"{HERE}: {', '.join(named)}"
     variables = [one for entry in entries for one in entry.get("env") or () if _is_kept_in_clusters(one)]
@@ -203,7 +237,9 @@ def _is_kept_in_clusters(variable: dict[str, Any]) -> bool:
     return any(kind in KEPT_IN_CLUSTERS for kind in variable.get("valueFrom") or ())
 
 
-def _processes(entries: list[Any], where: str, identity: Identity, context: Context) -> tuple[Container, ...]:
+def _processes(
+    entries: list[Any], where: str, identity: ObjectIdentity, context: Context
+) -> tuple[ContainerFields, ...]:
     containers = tuple(
         read_container(entry, f"{where}[{number}]", number, identity, context) for number, entry in enumerate(entries)
     )

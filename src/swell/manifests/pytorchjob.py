@@ -10,6 +10,7 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.manifests.context import Context
+from swell.manifests.exit_rules import PERMANENT
 from swell.manifests.fields import Fields, is_true, take_choice, take_mapping, take_optional, whole_number
 from swell.manifests.gang import (
     Part,
@@ -22,10 +23,10 @@ from swell.manifests.gang import (
     only_container,
 )
 from swell.manifests.job import read_limit
-from swell.manifests.metadata import Identity, read_object
-from swell.manifests.native import range_text
+from swell.manifests.metadata import ObjectIdentity, read_object
+from swell.manifests.native_roles import range_text
 from swell.manifests.podspec import RETRIES_DEFAULT, Pod, read_seconds, read_template
-from swell.model.job import Dimension, JobSpec
+from swell.model.job import Dimension, ExitAction, ExitRule, JobSpec
 from swell.model.quantity import COUNT_MAX
 
 RESTARTS = ("Always", "OnFailure", "Never", "ExitCode")
@@ -40,7 +41,7 @@ ELASTIC = Fields(
     used=("minReplicas", "maxReplicas", "nProcPerNode"),
     idle=("maxRestarts", "metrics", "rdzvBackend", "rdzvConf", "rdzvHost", "rdzvId", "rdzvPort", "standalone"),
 )
-NPROC_VARIABLES = ("NPROC_PER_NODE", "PET_NPROC_PER_NODE")
+NPROC, PET_NPROC = "NPROC_PER_NODE", "PET_NPROC_PER_NODE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     elastic = take_optional(spec.get("elasticPolicy"), "spec.elasticPolicy")
     ELASTIC.check(elastic, "spec.elasticPolicy", on_cluster=context.on_cluster)
     groups = _replicas(spec.get("pytorchReplicaSpecs"), identity, context)
-    parts = _parts(groups, identity, nproc=1 if context.on_cluster else _nproc(spec, elastic))
+    parts = _parts(groups, identity, {} if context.on_cluster else _processes(spec, elastic))
     if spec.get("elasticPolicy") is None:
         width = gang_width(parts)
     else:
@@ -77,12 +78,13 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         tuple(group.pod for group in groups),
         width,
         retries=0 if context.on_cluster else _retries(policy, groups),
+        exit_rules=_exit_rules(groups, is_elastic=spec.get("elasticPolicy") is not None),
         deadline_s=read_seconds(policy, "activeDeadlineSeconds", "spec.runPolicy", low=1),
         is_held=is_true(policy.get("suspend"), "spec.runPolicy.suspend"),
     )
 
 
-def _replicas(value: object, identity: Identity, context: Context) -> tuple[Replicas, ...]:
+def _replicas(value: object, identity: ObjectIdentity, context: Context) -> tuple[Replicas, ...]:
     """In the order of ranks, those without a replica left out."""
     where = "spec.pytorchReplicaSpecs"
     given = take_mapping(value, where)
@@ -98,7 +100,7 @@ def _replicas(value: object, identity: Identity, context: Context) -> tuple[Repl
     return there
 
 
-def _read_replicas(value: object, where: str, kind: str, identity: Identity, context: Context) -> Replicas:
+def _read_replicas(value: object, where: str, kind: str, identity: ObjectIdentity, context: Context) -> Replicas:
     given = take_mapping(value, where)
     REPLICA.check(given, where, on_cluster=context.on_cluster)
     asked = given.get("replicas")
@@ -128,27 +130,38 @@ def _restart(value: object, where: str) -> str:
     return take_choice(value, RESTARTS, f"{where}.restartPolicy")
 
 
-def _parts(groups: tuple[Replicas, ...], identity: Identity, *, nproc: int) -> tuple[Part, ...]:
+def _parts(groups: tuple[Replicas, ...], identity: ObjectIdentity, told: dict[str, str]) -> tuple[Part, ...]:
     parts = []
     containers = annotated_pods(tuple(group.pod for group in groups), identity)
     for group, container in zip(groups, containers, strict=True):
-        if nproc > 1:
-            variables = {**dict.fromkeys(NPROC_VARIABLES, str(nproc)), **dict(container.env)}
-            container = replace(container, env=tuple(sorted(variables.items())))
+        if told:
+            container = replace(container, env=tuple(sorted({**told, **dict(container.env)}.items())))
         parts.append(Part(group.name, container, group.count, group.pod.rules))
     return tuple(parts)
 
 
-def _nproc(spec: dict[str, Any], elastic: dict[str, Any]) -> int:
-    """How many processes the command is to start by itself; 1 where it is left to it."""
+def _processes(spec: dict[str, Any], elastic: dict[str, Any]) -> dict[str, str]:
+    """What tells the command how many processes it is to start; nothing where that is left to it."""
     where, value = "spec.nprocPerNode", spec.get("nprocPerNode")
     if value is None:
         where, value = "spec.elasticPolicy.nProcPerNode", elastic.get("nProcPerNode")
     if value is None or value == "auto":
-        return 1
-    if value in ("gpu", "cpu"):
-        raise Rejected(f"{where} is {value!r}, which cannot be told before it is placed; write a number, or auto")
-    return whole_number(value, where, low=1, high=COUNT_MAX)
+        return {}
+    if value in ("gpu", "cpu"):  # torchrun counts them where it runs
+        return {PET_NPROC: value}
+    number = whole_number(value, where, low=1, high=COUNT_MAX)
+    return dict.fromkeys((NPROC, PET_NPROC), str(number)) if number > 1 else {}
+
+
+def _exit_rules(groups: tuple[Replicas, ...], *, is_elastic: bool) -> tuple[ExitRule, ...]:
+    """Of replicas with `restartPolicy: ExitCode`: codes below 128 are for good, those of signals are not."""
+    rules, first = [], 0
+    for group in groups:
+        if group.restart == "ExitCode":
+            ranks = None if is_elastic else (first, first + group.count - 1)
+            rules.append(ExitRule(ExitAction.FAIL, PERMANENT, ranks=ranks))
+        first += group.count
+    return tuple(rules)
 
 
 def _elastic_width(elastic: dict[str, Any], groups: tuple[Replicas, ...], parts: tuple[Part, ...]) -> Width:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from swell.errors import Rejected
-from swell.manifests.container import Container
+from swell.manifests.container import ContainerFields
 from swell.manifests.demand import Demand, read_demand
 from swell.manifests.fields import describe, shorten, take_list, take_optional
 
 SCHEDULERS = ("", "swell", "default-scheduler")  # the last is what Kubernetes writes when nothing is said
 #: Of gangs, in whose place users of genai's manager and of Fluence put Swell: their manifests run as they are.
-REPLACED = ("scheduler-plugins-scheduler", "fluence")
+FLUENCE = "fluence"
+REPLACED = ("scheduler-plugins-scheduler", FLUENCE)
 GATES = "keeps it from being placed until somebody takes the gate away; leave it out, or submit it and `swell hold` it"
 NODE_NAME = (
     "names the node, but Swell places the pods of a job, all of them together; write "
@@ -23,12 +24,12 @@ NODE_NAME = (
 )
 
 
-def read_whole_pod(spec: dict[str, Any], where: str) -> tuple[Container, tuple[str, ...]]:
+def read_whole_pod(spec: dict[str, Any], where: str) -> tuple[ContainerFields, tuple[str, ...]]:
     """The pod as one container of its size, and what of it is not looked after, in words."""
     _check_scheduler(spec.get("schedulerName"), f"{where}.schedulerName")
     demand = read_demand(spec, where)
     first = take_optional(take_list(spec["containers"], f"{where}.containers")[0], f"{where}.containers[0]")
-    container = Container(
+    container = ContainerFields(
         where=where,
         name=demand.holders[0],
         command=_words(first),
@@ -61,7 +62,7 @@ def _notes(spec: dict[str, Any], where: str, demand: Demand) -> list[str]:
     notes = []
     if spec.get("schedulerName") in REPLACED:
         notes.append(
-            f"{where}.schedulerName {spec['schedulerName']} has no effect: Swell places what is submitted to it"
+            f"{where}.schedulerName {spec['schedulerName']}: Swell is in its place, and places what is submitted to it"
         )
     if demand.uncounted:
         names = shorten(", ".join(demand.uncounted))
@@ -70,7 +71,7 @@ def _notes(spec: dict[str, Any], where: str, demand: Demand) -> list[str]:
             "there is none left, and its node refuse it"
         )
     if take_list(spec.get("topologySpreadConstraints"), f"{where}.topologySpreadConstraints"):
-        notes.append(f"{where}.topologySpreadConstraints are not kept: Swell fills nodes; ask for podAntiAffinity")
+        notes.append(f"{where}.topologySpreadConstraints are wishes (ScheduleAnyway) and have no effect")
     if any(_host_ports(spec, where)):
         notes.append(f"{where} asks for a hostPort: a node where it is taken refuses the pod, and Swell does not know")
     return notes

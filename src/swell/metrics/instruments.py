@@ -19,7 +19,7 @@ from prometheus_client import (
 )
 
 from swell import __version__
-from swell.controller.watch import Cycled
+from swell.controller.cycle import Cycled
 from swell.model.job import ENDED, JobState
 from swell.store import EventRecord
 
@@ -39,35 +39,39 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._wait = self._histogram("wait", "From submission (or release) to the start of the first attempt.", LONG_S)
-        self._run = self._histogram("run", "From the begin of the first task to the end of the job.", LONG_S)
+        self._wait = self._histogram(
+            "wait", "Time from submission (or release) to the start of the first attempt.", LONG_S
+        )
+        self._run = self._histogram("run", "Time from the start of the first task to the end of the job.", LONG_S)
         self._estimate = Histogram(
             "swell_estimate_ratio",
-            "Run time of jobs that succeeded, as a multiple of what their users had guessed.",
+            "Run time of jobs that succeeded, as a multiple of their users' estimates.",
             buckets=TIMES,
             registry=self.registry,
         )
-        self._restart = self._histogram("restart", "From the stop of training to training again.", RESTART_S)
+        self._restart = self._histogram("restart", "Time from the stop of training until it continues.", RESTART_S)
         self._plan = self._histogram("plan", "CPU time of making and checking one plan.", WORK_S)
-        self._cycle = self._histogram("cycle", "One cycle of the loop, with its commit.", WORK_S)
-        self._commit = self._histogram("store_commit", "One commit, until it is on the disk.", WORK_S)
+        self._cycle = self._histogram("cycle", "Duration of one cycle of the loop, including its commit.", WORK_S)
+        self._commit = self._histogram("store_commit", "Duration of one commit, until it is on the disk.", WORK_S)
         self._ended = self._counter("jobs_ended", "Jobs that have ended.", "state", *map(str, sorted(ENDED)))
-        self._resizes = self._counter("resizes", "Attempts ended to go on wider or narrower.", "direction", *DIRECTIONS)
-        self._preemptions = Counter(
-            "swell_preemptions", "Attempts ended to give their room back.", registry=self.registry
+        self._resizes = self._counter(
+            "resizes", "Attempts ended to restart at another width.", "direction", *DIRECTIONS
         )
-        self._reports = self._counter("reports", "Reports of jobs.", "result", "accepted", "refused", "limited")
+        self._preemptions = Counter("swell_preemptions", "Attempts ended by preemption.", registry=self.registry)
+        self._reports = self._counter(
+            "reports", "Reports received from jobs.", "result", "accepted", "refused", "limited"
+        )
         self._requests = Counter(
             "swell_http_requests", "Requests answered.", ("method", "route", "status"), registry=self.registry
         )
         self._request = Histogram(
             "swell_http_request_seconds",
-            "From a request to the end of its answer; long polls wait on purpose.",
+            "Time from a request to the end of its answer; long polls wait on purpose.",
             ("method", "route"),
             buckets=REQUEST_S,
             registry=self.registry,
         )
-        Info("swell_build", "Which Swell this is.", registry=self.registry).info({"version": __version__})
+        Info("swell_build", "Version of this server.", registry=self.registry).info({"version": __version__})
         ProcessCollector(registry=self.registry)
         self._told: dict[str, Callable[[EventRecord], None]] = {
             "Started": self._started,

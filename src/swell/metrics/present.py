@@ -51,6 +51,7 @@ class Present(Collector):
         yield from self._jobs()
         yield from self._machines(self._controller.snapshot)
         yield from self._usage()
+        yield from self._pools()
         unreadable = [((kind,), count) for kind, count in sorted(self._engine.unreadable_objects().items())]
         text = "Objects of the cluster that are left out until they change."
         yield _gauge("swell_unreadable_objects", text, ("kind",), unreadable)
@@ -58,9 +59,9 @@ class Present(Collector):
     def _jobs(self) -> Iterator[Metric]:
         counts, waiting = self._store.counts(), self._store.waiting()
         states = [((str(state),), counts.get(str(state), 0)) for state in JobState]
-        yield _gauge("swell_jobs", "Jobs that are remembered.", ("state",), states)
+        yield _gauge("swell_jobs", "Stored jobs, by state.", ("state",), states)
         reasons = [((reason,), count) for reason, count in sorted(waiting.items())]
-        yield _gauge("swell_waiting_jobs", "Jobs that wait.", ("reason",), reasons)
+        yield _gauge("swell_waiting_jobs", "Waiting jobs, by reason.", ("reason",), reasons)
         ages = self._checkpoint_ages(self._controller.snapshot)
         oldest: Labelled = [((), max(ages))] if ages else []
         text = "Age of the oldest last checkpoint of a running job."
@@ -78,8 +79,8 @@ class Present(Collector):
         cpus = {name: _cpus(node, held[name]) for name, node in nodes.items()}
         silences = [((name,), seconds) for name, seconds in sorted(self._engine.silences().items())]
         yield from self._gpus(snapshot, nodes, held)
-        yield _gauge("swell_cpus", "CPUs that are offered.", ("node", "state"), _flat(cpus))
-        yield _gauge("swell_worker_silence_seconds", "Since a worker was last heard of.", ("node",), silences)
+        yield _gauge("swell_cpus", "CPUs that a node offers.", ("node", "state"), _flat(cpus))
+        yield _gauge("swell_worker_silence_seconds", "Time since the last message of a worker.", ("node",), silences)
 
     def _gpus(self, snapshot: Snapshot, nodes: dict[NodeId, Node], held: dict[NodeId, list[Slot]]) -> Iterator[Metric]:
         gpus = {name: _gpus(node, held[name]) for name, node in nodes.items()}
@@ -88,9 +89,11 @@ class Present(Collector):
         ratios = [((name,), _allocated(own)) for name, own in gpus.items() if any(own.values())]
         busy = [((name,), ratio) for name, ratio in sorted(self._engine.gpu_utilizations().items())]
         yield _gauge("swell_gpus", "GPUs, each in one state.", ("node", "state"), _flat(gpus))
-        yield _gauge("swell_gpu_allocation_ratio", "Part of the GPUs that jobs hold or share.", ("node",), ratios)
+        yield _gauge("swell_gpu_allocation_ratio", "Fraction of the GPUs that jobs hold or share.", ("node",), ratios)
         yield _gauge("swell_gpu_memory_bytes", "Memory of all GPUs together.", ("node", "kind"), _flat(memory))
-        yield _gauge("swell_gpu_utilization_ratio", "Of all GPUs, over half a minute.", ("node",), busy)
+        yield _gauge(
+            "swell_gpu_utilization_ratio", "Mean utilization of a node's GPUs over half a minute.", ("node",), busy
+        )
 
     def _memory_used_mib(self, snapshot: Snapshot) -> Counter[NodeId]:
         """By jobs, as far as it is measured."""
@@ -99,14 +102,31 @@ class Present(Collector):
             used.update({node: seen.memory_mib for node, seen in self._controller.seen_on_gpus(job.id).items()})
         return used
 
+    def _pools(self) -> Iterator[Metric]:
+        pools = self._controller.pool_standings()
+        workers = [
+            ((pool.report.name, state), sum(worker.state == state for worker in pool.report.live))
+            for pool in pools
+            for state in ("pending", "running", "unknown")
+        ]
+        missing = [((pool.report.name,), pool.missing) for pool in pools]
+        silences = [((pool.report.name,), pool.silent_s) for pool in pools]
+        failed = [((pool.report.name,), pool.report.failed) for pool in pools]
+        launched = [((pool.report.name,), pool.report.launched) for pool in pools]
+        yield _gauge("swell_pool_workers", "Workers that a pool has launched.", ("pool", "state"), workers)
+        yield _gauge("swell_pool_missing_workers", "Workers that waiting jobs need.", ("pool",), missing)
+        yield _gauge("swell_pool_silence_seconds", "Time since the last report of a pool.", ("pool",), silences)
+        yield _counter("swell_pool_launches", "Workers launched by a pool.", ("pool",), launched)
+        yield _counter("swell_pool_failed_starts", "Failed starts of workers.", ("pool",), failed)
+
     def _usage(self) -> Iterator[Metric]:
         accounts = self._controller.accounts
         for owner, used in accounts.used(self._now()).items():
             self._most[owner] = max(used.gpu_s, self._most.get(owner, 0.0))
         users = [((owner,), gpu_s) for owner, gpu_s in sorted(self._most.items())]
         lost = sum(used.lost_gpu_s for used in accounts.totals.values())
-        yield _counter("swell_usage_gpu_seconds", "GPU-seconds held, with what runs now.", ("user",), users)
-        yield _counter("swell_lost_gpu_seconds", "GPU-seconds of work that had to be done again.", (), [((), lost)])
+        yield _counter("swell_usage_gpu_seconds", "GPU-seconds held, including running jobs.", ("user",), users)
+        yield _counter("swell_lost_gpu_seconds", "GPU-seconds of work that had to be repeated.", (), [((), lost)])
 
 
 def _gpus(node: Node, slots: list[Slot]) -> dict[str, float]:

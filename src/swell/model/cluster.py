@@ -27,6 +27,15 @@ class Device:
     outsiders_mib: int = 0  #: used by processes that are none of ours, rounded up; 0: nothing worth mentioning
 
 
+@dataclass(frozen=True, slots=True)
+class BackendJob:
+    """What a batch system or a cluster calls the job, task or pod in which a worker runs."""
+
+    backend: str  #: slurm, aws-batch, azure-batch or kubernetes
+    id: str
+    log: str = ""  #: its own log: a file, an address or a command; empty: nobody knows
+
+
 @dataclass(frozen=True)
 class Node:
     """A machine that can hold tasks."""
@@ -36,13 +45,17 @@ class Node:
     memory_mib: int
     devices: tuple[Device, ...] = ()
     is_reachable: bool = True  #: False: it keeps what it holds, and nothing new is sent there
-    container_runtime: str = ""  #: the command that runs containers there; empty: none
+    container_runtime: str = ""  #: podman, docker, or kubernetes of a cluster's node; empty: none
     unenforced: tuple[tuple[str, str], ...] = ()  #: what tasks are not kept to there (memory, pids, …), and why not
     labels: tuple[tuple[str, str], ...] | None = None  #: of a cluster's node; None: a machine of our own, without rules
     taints: tuple[Taint, ...] = ()  #: of a cluster's node
     is_cordoned: bool = False  #: of a cluster's node: it keeps what it holds, and nobody new is to go there
     tasks_max: int | None = None  #: how many tasks of ours it takes, were all of them there; None: no limit
     lost: tuple[Device, ...] = ()  #: GPUs that have stopped to answer: nothing is sent there, and they may come back
+    machine: str = ""  #: the same for nodes on one machine; empty: nobody has said
+    is_preemptible: bool = False  #: it may disappear at any moment
+    backend: BackendJob | None = None  #: what its worker runs in; None: nothing that Swell knows of
+    address: str = ""  #: where tasks on other machines reach those of this one; empty: nobody has said
 
     @cached_property
     def capacity(self) -> Resources:
@@ -77,3 +90,11 @@ def with_lost_gpus(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     if not any(node.lost for node in nodes):
         return nodes
     return tuple(replace(node, devices=(*node.devices, *node.lost), lost=()) for node in nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """What a cluster's name for a priority stands for."""
+
+    value: int
+    preempts: bool = True  #: may its pods take the room of others? False: `preemptionPolicy: Never`

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
+from swell.model import codec
+from swell.model.codec import INLINE, Variables
+from swell.model.job_files import JobFiles
 from swell.model.launcher import Launcher
-from swell.model.numbered import Numbered
-from swell.model.placement import Rules
+from swell.model.placement import NO_RULES, PlacementRules
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 
@@ -53,7 +55,7 @@ class ResizeMode(StrEnum):
 
     AT_CHECKPOINT = "at-checkpoint"  # when it has made its work durable; only where it reports checkpoints
     IMMEDIATE = "immediate"  # at any moment: it resumes by itself, and its restart is cheap
-    EITHER = "either"  # at its checkpoints once it has reported one, until then at any moment: it resumes by itself
+    EITHER = "either"  # whichever of both costs less; it resumes by itself
     NEVER = "never"
 
     def of(self, *, has_checkpoint: bool) -> ResizeMode:
@@ -67,7 +69,7 @@ class ResizeMode(StrEnum):
 class After:
     """Wait for another job."""
 
-    job: JobId
+    job: JobId  #: until it is stored also -1, -2 …: the first, second … of the same submission, which has no id yet
     on_any_end: bool = False  #: False: only its success counts
 
 
@@ -100,6 +102,36 @@ class Overrun(StrEnum):
     STOP = "stop"  # it fails
 
 
+class ExitAction(StrEnum):
+    """What becomes of a job when one of its tasks fails."""
+
+    COUNT = "count"  # it is tried again while it has retries left: as where no rule fits
+    FAIL = "fail"  # it is not tried again, however many retries are left
+    IGNORE = "ignore"  # it is tried again, and that does not count as a retry
+
+
+@dataclass(frozen=True, slots=True)
+class ExitRule:
+    """Which exit codes are treated otherwise. Of several rules the first that fits counts."""
+
+    action: ExitAction
+    codes: tuple[int, ...]  #: empty: all but 0
+    is_other: bool = False  #: all but these codes, and 0
+    ranks: tuple[int, int] | None = None  #: of the tasks from this rank up to that one; None: of all
+
+    def fits(self, code: int, rank: int) -> bool:
+        if code == 0 or (self.ranks is not None and not self.ranks[0] <= rank <= self.ranks[1]):
+            return False
+        return not self.codes or (code in self.codes) is not self.is_other
+
+
+def exit_action(rules: tuple[ExitRule, ...], code: int | None, rank: int) -> ExitAction | None:
+    """None: no rule fits, or there is no exit code; then it counts as any failure."""
+    if code is None:
+        return None
+    return next((rule.action for rule in rules if rule.fits(code, rank)), None)
+
+
 @dataclass(frozen=True, slots=True)
 class IdlePolicy:
     """When a job's GPUs count as idle: no sample on any of them reaches the threshold for so long."""
@@ -118,12 +150,38 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume of a cluster, seen in a container: a claim, or a folder that an NFS server exports.
+
+    On a machine of our own it is one of its folders.
+    """
+
+    target: str
+    claim: str = ""
+    server: str = ""
+    export: str = ""
+    is_read_only: bool = False
+    folder: str = ""  #: of the machine; empty: nobody named one, and it runs on Kubernetes only
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A variable whose value is not in the job."""
+
+    name: str  #: of the variable: in the caller's environment, where the job runs on a machine
+    secret: str = ""  #: the Secret of a cluster that has its value there; empty: nobody named one
+    key: str = ""  #: in that Secret
+
+
+@dataclass(frozen=True, slots=True)
 class Container:
     """Run the command in this image."""
 
     image: str
     mounts: tuple[Mount, ...] = ()
     ports: tuple[tuple[int, int], ...] = ()  #: of the machine, of the container
+    shm_mib: int = 0  #: of its own /dev/shm; 0: that of the machine, on Kubernetes that of its runtime
+    volumes: tuple[Volume, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -143,16 +201,47 @@ class AttemptId:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbered:
+    """A variable that counts the tasks of its role, in their order.
+
+    `Numbered("JOB_INDEX", each=4)` is 0 for the first four tasks, 1 for the next four;
+    `Numbered("JOB_COMPLETION_INDEX", wrap=4)` is 0, 1, 2, 3 and then 0 again.
+    """
+
+    name: str
+    first: int = 0
+    each: int = 1  #: so many tasks in a row have the same number
+    wrap: int | None = None  #: after so many numbers it begins again; None: never
+
+    def of(self, task: int) -> int:
+        number = task // self.each
+        return self.first + (number if self.wrap is None else number % self.wrap)
+
+
+#: Members of roles, rules about nodes, lanes and containers that a server or worker of before refuses.
+NEWER = ("cpu_limit_milli", "shm_mib", "volumes", "groups", "domain")
+
+
+def leave_out_newer(*documents: dict[str, Any] | None) -> None:
+    """Where they have their defaults."""
+    for document in documents:
+        for name in NEWER if document else ():
+            if document is not None and not document.get(name, True):
+                del document[name]
+
+
+@dataclass(frozen=True, slots=True)
 class Role:
     """One kind of task inside a job."""
 
     name: str
     command: tuple[str, ...]
-    resources: Resources  #: of one task; in an elastic job the least it takes
+    resources: Annotated[Resources, INLINE]  #: of one task; in an elastic job the least it takes
     count: int  #: how many tasks; in an elastic job the least
-    env: tuple[tuple[str, str], ...] = ()  #: this role's own variables, beside the job's
+    env: Variables = ()  #: this role's own variables, beside the job's
     numbered: tuple[Numbered, ...] = ()  #: those that differ from task to task
-    rules: Rules | None = None  #: which nodes of a cluster its tasks may go to; None: any
+    rules: PlacementRules | None = None  #: which nodes of a cluster its tasks may go to; None: any
+    cpu_limit_milli: int = 0  #: of one task, also where more CPUs are free; 0: as many as are free
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +266,14 @@ class JobSpec:
     time_limit_s: float | None  #: None: endless
     grace_s: float
     workdir: str  #: empty: the one of its image (on Kubernetes)
-    env: tuple[tuple[str, str], ...]  #: added to the caller's environment
+    env: Variables  #: added to the caller's environment
     umask: int
     epochs: int | None = None  #: None: only the job itself knows
     estimate_s: float | None = None  #: the user's guess of its run time; None: no guess
     resize: ResizeMode = ResizeMode.AT_CHECKPOINT
-    retries: int = 0  #: how often it is started again after a failure of its own
+    retries: int = 0  #: how often it is started again after a failure of its own; of an array: each index
+    retries_together: int | None = None  #: of an array: all its indices together; None: as often as each may
+    exit_rules: tuple[ExitRule, ...] = ()  #: which failures are no reason to try again, or do not count
     after: tuple[After, ...] = ()
     notify: Notify | None = None  #: None: nobody is told
     tensorboard: str | None = None  #: folder; None: no TensorBoard beside it
@@ -195,112 +286,26 @@ class JobSpec:
     pod_group: str | None = None  #: the name of a group of pods that start together; None: nobody named one
     notes: tuple[str, ...] = ()  #: what the manifest asks for without effect, in words
     kind: str = ""  #: of the object it was written as: Pod, PyTorchJob …; empty: in our own notation
+    preempts: bool = False  #: its PriorityClass lets it take the room of jobs of lower priority that cannot save
     launcher: Launcher | None = None  #: starts its command once for each GPU of a task; None: it is started once
+    files: JobFiles | None = None  #: None: its tasks run in a folder that is there already
+    secrets: tuple[Secret, ...] = ()  #: variables that it cannot do without, beside `env`
 
     @property
     def tasks_total(self) -> int:
         return len(self.array.indices) if self.array else sum(role.count for role in self.roles)
 
-    def gpus_at(self, width: int) -> int:
-        """Of all its tasks together."""
-        first, *others = self.roles
-        if self.dimension is Dimension.GPUS:
-            return sum(role.count * width for role in self.roles if role.resources.gpus)
-        return width * first.resources.gpus + sum(role.count * role.resources.gpus for role in others)
+    def in_groups(self, groups: tuple[str, ...]) -> JobSpec:
+        """As a job of a user who is in these groups."""
+        roles = [replace(role, rules=replace(role.rules or NO_RULES, groups=groups)) for role in self.roles]
+        return replace(self, roles=tuple(roles))
 
     def to_document(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "roles": [_role_document(role) for role in self.roles],
-            "dimension": str(self.dimension),
-            "width_min": self.width_min,
-            "width_max": self.width_max,
-            "array": None
-            if self.array is None
-            else {"indices": str(self.array.indices), "at_once": self.array.at_once},
-            "priority": self.priority,
-            "time_limit_s": self.time_limit_s,
-            "grace_s": self.grace_s,
-            "workdir": self.workdir,
-            "env": dict(self.env),
-            "umask": self.umask,
-            "epochs": self.epochs,
-            "estimate_s": self.estimate_s,
-            "resize": str(self.resize),
-            "retries": self.retries,
-            "after": [{"job": after.job, "on_any_end": after.on_any_end} for after in self.after],
-            "notify": None
-            if self.notify is None
-            else {"to": list(self.notify.to), "only_on_error": self.notify.only_on_error},
-            "tensorboard": self.tensorboard,
-            "checkpoints": self.checkpoints,
-            "rewrites_width": self.rewrites_width,
-            "container": None if self.container is None else asdict(self.container),
-            "on_overrun": str(self.on_overrun),
-            "idle": None if self.idle is None else asdict(self.idle),
-            "is_held": self.is_held,
-            "pod_group": self.pod_group,
-            "notes": list(self.notes),
-            "kind": self.kind,
-            "launcher": None if self.launcher is None else str(self.launcher),
-        }
+        document: dict[str, Any] = codec.to_document(self)
+        leave_out_newer(*document["roles"], *(role["rules"] for role in document["roles"]), document["container"])
+        return document
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> JobSpec:
-        """Fields that an older Swell did not write have their defaults."""
-        return cls(
-            **{
-                **document,
-                "roles": tuple(_parse_role(role) for role in document["roles"]),
-                "dimension": Dimension(document["dimension"]),
-                "array": _parse_stored_array(document["array"]),
-                "env": tuple(sorted(document["env"].items())),
-                "resize": ResizeMode(document.get("resize", ResizeMode.AT_CHECKPOINT)),
-                "after": tuple(After(**after) for after in document.get("after", ())),
-                "notify": _parse_notify(document.get("notify")),
-                "container": parse_container(document.get("container")),
-                "on_overrun": Overrun(document.get("on_overrun", Overrun.WARN)),
-                "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
-                "notes": tuple(document.get("notes", ())),
-                "launcher": None if document.get("launcher") is None else Launcher(document["launcher"]),
-            }
-        )
-
-
-def _role_document(role: Role) -> dict[str, Any]:
-    return {
-        "name": role.name,
-        "command": list(role.command),
-        "cpus_milli": role.resources.cpus_milli,
-        "memory_mib": role.resources.memory_mib,
-        "gpus": role.resources.gpus,
-        "gpu_memory_mib": role.resources.gpu_memory_mib,
-        "count": role.count,
-        "env": dict(role.env),
-        "numbered": [one.to_document() for one in role.numbered],
-        "rules": None if role.rules is None else role.rules.to_document(),
-    }
-
-
-def _parse_role(document: dict[str, Any]) -> Role:
-    memory = document.get("gpu_memory_mib", 0)
-    resources = Resources(document["cpus_milli"], document["memory_mib"], document["gpus"], memory)
-    env = tuple(sorted(document.get("env", {}).items()))
-    numbered = tuple(Numbered(**one) for one in document.get("numbered", ()))
-    rules = None if document.get("rules") is None else Rules.from_document(document["rules"])
-    return Role(document["name"], tuple(document["command"]), resources, document["count"], env, numbered, rules)
-
-
-def _parse_notify(document: dict[str, Any] | None) -> Notify | None:
-    return None if document is None else Notify(tuple(document["to"]), document["only_on_error"])
-
-
-def parse_container(document: dict[str, Any] | None) -> Container | None:
-    if document is None:
-        return None
-    mounts = tuple(Mount(**mount) for mount in document["mounts"])
-    return Container(document["image"], mounts, tuple((host, inside) for host, inside in document["ports"]))
-
-
-def _parse_stored_array(document: dict[str, Any] | None) -> Array | None:
-    return None if document is None else Array(IndexSet.parse(document["indices"]), document["at_once"])
+        """Fields that an older version did not write have their defaults."""
+        return codec.from_document(cls, document)

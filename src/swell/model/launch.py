@@ -5,13 +5,21 @@ These values cross the wire between server and worker as plain documents.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from swell.model.cluster import Device, DeviceId, Node, NodeId
-from swell.model.job import AttemptId, Container, IdlePolicy, parse_container
-from swell.model.numbered import Numbered
+from swell.model import codec
+from swell.model.cluster import BackendJob, DeviceId, Node, NodeId
+from swell.model.codec import Variables
+from swell.model.job import AttemptId, Container, IdlePolicy, Numbered, leave_out_newer
+from swell.model.job_files import JobFiles
+from swell.model.placement import GROUP_TAINT, Effect, Taint
+from swell.model.quantity import ARRAY_TASKS_MAX, IndexSet
 from swell.model.task_environment import Ranks
+from swell.model.told import check
 from swell.model.training import Report
 
 
@@ -24,6 +32,7 @@ class Lane:
     role: int = 0
     memory_mib: int = 0  #: at most; 0: the job named none
     cpus_milli: int = 0  #: its share when all want more than there is; 0: as one CPU
+    cpu_limit_milli: int = 0  #: also where more are free; 0: as many as are free
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +40,42 @@ class LaunchRole:
     """What the tasks of one role run."""
 
     command: tuple[str, ...]
-    env: tuple[tuple[str, str], ...] = ()
+    env: Variables = ()
     numbered: tuple[Numbered, ...] = ()
     first_rank: int = 0  #: from which its tasks are counted
+    cpu_limit_milli: int = 0  #: of each task; 0: none
 
 
-#: fields of a launch that workers are not told
-OF_OBJECTS = frozenset({"width", "is_elastic", "rewrites_width", "manifest", "has_begun", "shares_mib", "draining"})
+DIGEST = re.compile(r"[0-9a-f]{64}")  # as hashlib writes SHA-256
+ADDRESS = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:]{2,45}")  # a name, or a number
+PORT_MAX = 65535
+NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")  # of a worker: a host name, or like one
+TAG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+TAG_LABEL = "swell.dev/tag"  # of a node whose worker has a tag
+LINE_MAX = 1000  # characters of what a worker says in one line: a GPU's model, its backend's id and log
+NODE_GPUS_MAX, NODE_LIMITS_MAX = 4096, 16  # of one machine; each GPU is a part of every plan
+NODE_HEADER, KEY_HEADER = "Swell-Worker", "Swell-Worker-Key"  # who a worker elsewhere is, and how it proves that
+
+
+KEEP = "keep"  # instead of indices: those that the worker holds already; a server that has just started knows no more
+
+
+@dataclass(frozen=True, slots=True)
+class Rendezvous:
+    """Where the ranks of a gang on several machines meet."""
+
+    port: int  #: free on the machine of rank 0 when its worker chose it
+    addresses: tuple[str, ...]  #: of the machines, in the order of the launch's nodes
+    node_of_rank: tuple[int, ...]  #: for each rank the place of its machine in `addresses`
+
+    def address_of(self, rank: int) -> str:
+        return self.addresses[self.node_of_rank[rank]]
+
+    def check(self) -> None:
+        """Raise `ValueError` where it is none: a server sends it, and tasks are told it."""
+        _parse_port(self.port)
+        for address in self.addresses:
+            parse_address(address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +95,8 @@ class Launch:
     workdir: str
     umask: int
     environment: str  #: hash of the caller's environment, fetched once
-    env: tuple[tuple[str, str], ...]  #: added to it
-    own: tuple[tuple[str, str], ...]  #: what only this attempt is told: where to report, what to go on from
+    env: Variables  #: added to it
+    own: Variables  #: what only this attempt is told: where to report, what to go on from
     lanes: tuple[Lane, ...]
     indices: str  #: as in IndexSet; a gang's ranks on this node
     is_array: bool
@@ -73,59 +111,65 @@ class Launch:
     container: Container | None = None  #: None: plain processes
     is_stopping: bool = False
     ranks: Ranks = Ranks.TASKS
-    # For objects of a cluster; workers are not told. Not compared: the attempt has only one width and manifest.
-    width: int = field(default=0, compare=False)  #: of the attempt; 0: not told
-    is_elastic: bool = field(default=False, compare=False)  #: may it be resized, so that it must be able to report?
-    rewrites_width: bool = field(default=False, compare=False)  #: `--num_processes=` follows the GPUs of each task
-    manifest: str = field(default="", compare=False)  #: hash of what its object is made from; empty: it is none
-    has_begun: bool = field(default=False, compare=False)  #: has a task of it been seen running, so its object existed?
-    shares_mib: tuple[int, ...] = field(default=(), compare=False)  #: of each role: of one GPU; 0: whole ones, or none
-    draining: tuple[Lane, ...] = field(default=(), compare=False)  #: lanes in which what runs may go on to its end
+    is_dealt: bool = False  #: an array's indices are dealt to several workers: `indices` are those of this one
+    may_get_more: bool = False  #: of those: it has not ended when it has done what it holds
+    rendezvous: Rendezvous | None = None  #: None: all ranks are on this machine, or the workers have not agreed yet
+    files: JobFiles | None = None  #: None: its tasks run in a folder that is there already
+    handed: tuple[str, ...] = ()  #: names of the caller's variables that its containers are given
+
+    @property
+    def waits_for_rendezvous(self) -> bool:
+        """Are its ranks on several machines that have not agreed yet where to meet? Then no rank begins."""
+        return not self.is_array and len(self.nodes) > 1 and self.rendezvous is None
 
     def stopped(self, *, grace_s: float, generation: int) -> Launch:
         return replace(self, is_stopping=True, grace_s=grace_s, generation=generation)
 
     def to_document(self) -> dict[str, Any]:
-        """What a worker is told: nothing of what only objects of a cluster need, which one of before could not read."""
-        roles = [{**asdict(role), "env": dict(role.env)} for role in self.roles]
-        own = {"attempt": str(self.attempt), "env": dict(self.env), "own": dict(self.own), "roles": roles}
-        fields = {name: value for name, value in asdict(self).items() if name not in OF_OBJECTS}
+        document: dict[str, Any] = codec.to_document(self)
         if self.ranks is Ranks.TASKS:  # a worker of before knows no others
-            del fields["ranks"]
-        return {**fields, **own}
+            del document["ranks"]
+        if self.rendezvous is None:  # nor this
+            del document["rendezvous"]
+        if self.files is None:  # nor this
+            del document["files"]
+        if not self.handed:  # nor these
+            del document["handed"]
+        if not self.is_dealt:
+            del document["is_dealt"], document["may_get_more"]
+        leave_out_newer(*document["roles"], *document["lanes"], document["container"])  # nor these
+        return document
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Launch:
-        return cls(
-            **{
-                **document,
-                "attempt": AttemptId.parse(document["attempt"]),
-                "roles": tuple(_parse_role(role) for role in document["roles"]),
-                "env": tuple(sorted(document["env"].items())),
-                "own": tuple(sorted(document["own"].items())),
-                "lanes": tuple(_parse_lane(lane) for lane in document["lanes"]),
-                "nodes": tuple(document["nodes"]),
-                "ranks": _parse_ranks(document),
-                "idle": None if document.get("idle") is None else IdlePolicy(**document["idle"]),
-                "container": parse_container(document.get("container")),
-            }
-        )
+        """A server of before does not say what ranks are."""
+        ranks = Ranks.ALONE if document["is_array"] else Ranks.TASKS
+        launch = codec.from_document(cls, {"ranks": ranks, **document})
+        _parse_digest(launch.environment)
+        if launch.rendezvous is not None:
+            launch.rendezvous.check()
+        return launch
 
 
-def _parse_ranks(document: dict[str, Any]) -> Ranks:
-    """A server of before does not say."""
-    return Ranks(document.get("ranks", Ranks.ALONE if document["is_array"] else Ranks.TASKS))
+def _parse_digest(text: str) -> str:
+    """It becomes the name of a file, which must be nowhere else."""
+    if not DIGEST.fullmatch(text):
+        raise ValueError(f"environment {text[:100]!r} is no SHA-256 in hexadecimal digits")
+    return text
 
 
-def _parse_lane(document: dict[str, Any]) -> Lane:
-    limits = document.get("memory_mib", 0), document.get("cpus_milli", 0)  # a server of before names none
-    return Lane(document["number"], tuple(document["devices"]), document["role"], *limits)
+def parse_address(text: str) -> str:
+    """It goes into the environment of tasks on other machines."""
+    if text and not ADDRESS.fullmatch(text):
+        raise ValueError(f"{text[:100]!r} is no address of a machine")
+    return text
 
 
-def _parse_role(document: dict[str, Any]) -> LaunchRole:
-    numbered = tuple(Numbered(**one) for one in document.get("numbered", ()))  # a server of before sends none
-    env = tuple(sorted(document["env"].items()))
-    return LaunchRole(tuple(document["command"]), env, numbered, document.get("first_rank", 0))
+def _parse_port(port: int) -> int:
+    """0: the worker has not chosen any."""
+    if not isinstance(port, int) or not 0 <= port <= PORT_MAX:
+        raise ValueError(f"{port!r} is no port")
+    return port
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +192,15 @@ class TaskSeen:
         """Was there ever a process? One that never was has ended when it began."""
         return self.ended_at != self.started_at or self.cause not in MAY_NOT_HAVE_RUN
 
+    def bounded(self) -> TaskSeen:
+        """With no more words than anybody reads: some are a runtime's, or a cluster's."""
+        if len(self.problem) <= PROBLEM_MAX:
+            return self
+        return replace(self, problem=f"{self.problem[:PROBLEM_MAX]} …")
+
+
+PROBLEM_MAX = 4000  # characters
+
 
 CAUSE_TIME_LIMIT = "time-limit"
 CAUSE_STOPPED = "stopped"  # we were asked to stop it
@@ -161,8 +214,20 @@ CAUSE_NODE_LOST = "node-lost"  # its node is gone, or not ready
 CAUSE_POD_LOST = "pod-lost"  # its pod was deleted behind our back
 CAUSE_NOT_PLACED = "not-placed"  # it could not be bound, or its node refused it before it ran
 CAUSE_DELETED = "deleted"  # somebody else deleted its object
+CAUSE_LEFT_OUT = "left-out"  # its pod was deleted, and the others of its gang go on without it
+FAILS_AGAIN = frozenset({CAUSE_START, CAUSE_IMAGE, CAUSE_TIME_LIMIT})  # tried again, it would end the same way
+CAUSES = frozenset(value for name, value in globals().items() if name.startswith("CAUSE_"))
 MAY_NOT_HAVE_RUN = frozenset(
-    {CAUSE_STOPPED, CAUSE_IMAGE, CAUSE_EVICTED, CAUSE_NODE_LOST, CAUSE_POD_LOST, CAUSE_NOT_PLACED, CAUSE_DELETED}
+    {
+        CAUSE_STOPPED,
+        CAUSE_IMAGE,
+        CAUSE_EVICTED,
+        CAUSE_NODE_LOST,
+        CAUSE_POD_LOST,
+        CAUSE_NOT_PLACED,
+        CAUSE_DELETED,
+        CAUSE_LEFT_OUT,
+    }
 )
 
 
@@ -189,6 +254,65 @@ class RunSeen:
     gpu: GpuSeen | None = None  #: None: not measured
     trouble: str = ""  #: what keeps it from starting or going on, in words; empty: nothing, or nobody knows
     suspended: str = ""  #: the kind and name of its object that somebody else has suspended; empty: nobody has
+    held: str = ""  #: of an array that is dealt: the indices that this worker holds, begun or not
+    port: int = 0  #: free on this machine, for the ranks to meet if rank 0 is here; 0: nobody has looked
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTerms:
+    """On what terms a worker elsewhere offers its machine."""
+
+    lease_s: float  #: it stops its tasks when it has not reached the server for so long
+    tag: str = ""
+    is_exclusive: bool = False  #: only jobs that ask for the tag may come
+    is_preemptible: bool = False  #: the machine may vanish
+    is_leaving: bool = False  #: nothing new may come
+    group: str = ""  #: only jobs of its users may come; empty: of everybody
+    backend: BackendJob | None = None  #: None: somebody started it by hand
+
+
+def with_terms(node: Node, terms: WorkerTerms) -> Node:
+    """The machine, with what the terms make of it."""
+    node = replace(node, is_preemptible=terms.is_preemptible, backend=terms.backend)
+    if not (terms.tag or terms.group or terms.is_leaving):
+        return node
+    labels = ((TAG_LABEL, terms.tag),) if terms.tag else ()
+    return replace(node, labels=labels, taints=_taints(terms), is_cordoned=terms.is_leaving)
+
+
+def _taints(terms: WorkerTerms) -> tuple[Taint, ...]:
+    named = [(TAG_LABEL, terms.tag if terms.is_exclusive else ""), (GROUP_TAINT, terms.group)]
+    return tuple(Taint(key, value, Effect.NO_SCHEDULE) for key, value in named if value)
+
+
+LEASE_S_RANGE = (10.0, 86400.0)
+MARGIN_S = 60.0  # between a worker's lease and the moment its tasks may begin elsewhere
+
+
+def parse_terms(document: dict[str, Any] | None) -> WorkerTerms | None:
+    """None: it is the worker of the server's own machine, which makes none."""
+    if document is None:
+        return None
+    backend = document.get("backend")
+    terms = WorkerTerms(**{**document, "backend": None if backend is None else _parse_backend(backend)})
+    low, high = LEASE_S_RANGE
+    if not isinstance(terms.lease_s, int | float) or not low <= terms.lease_s <= high:
+        raise ValueError(f"a lease of {terms.lease_s!r} s; it must be between {low:g} and {high:g}")
+    for what, text in (("tag", terms.tag), ("group", terms.group)):
+        if not isinstance(text, str) or (text and not TAG.fullmatch(text)):
+            raise ValueError(f"the {what} {str(text)[:100]!r}; it must be letters, digits and '-'")
+    if not all(isinstance(flag, bool) for flag in (terms.is_exclusive, terms.is_preemptible, terms.is_leaving)):
+        raise ValueError("terms that are neither true nor false")
+    return terms
+
+
+def _parse_backend(document: dict[str, Any]) -> BackendJob:
+    found = BackendJob(**document)
+    for text in (found.backend, found.id, found.log):
+        if not isinstance(text, str):
+            raise ValueError(f"{str(text)[:100]!r} of the worker's backend; it must be text")
+        _parse_line(text)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +324,7 @@ class Observation:
     runs: tuple[RunSeen, ...] = ()
     silent_s: dict[NodeId, float] = field(default_factory=dict)  #: nodes out of reach, and for how long
     reports: tuple[Report, ...] = ()  #: what attempts that are over have left, and nobody heard while they ran
+    emptied: Mapping[AttemptId, tuple[int, ...]] = field(default_factory=dict)  #: of a gang: ranks that need no room
 
 
 def task_document(task: TaskSeen) -> list[Any]:
@@ -220,52 +345,106 @@ def task_document(task: TaskSeen) -> list[Any]:
 def parse_task(document: list[Any], node: NodeId) -> TaskSeen:
     attempt, *fields = document  # a worker of before says nothing of memory
     index, lane, *rest = fields
-    return TaskSeen(AttemptId.parse(attempt), index, node, lane, *rest)
+    task = TaskSeen(AttemptId.parse(attempt), index, node, lane, *rest)
+    check(task)
+    return task
+
+
+NOT_TOLD_OF_RUNS = ("node", "suspended")  # who tells it is known, and what only a cluster's objects can be
+TOLD_OF_RUNS = tuple(one.name for one in fields(RunSeen) if one.name not in NOT_TOLD_OF_RUNS)
+#: only a cluster's nodes have these, or they follow from a worker's terms
+NOT_TOLD_OF_NODES = ("labels", "taints", "is_cordoned", "tasks_max", "is_preemptible", "backend")
+#: what is taken from a worker; whether it can be reached is not for it to say
+TOLD_OF_NODES = tuple(one.name for one in fields(Node) if one.name not in (*NOT_TOLD_OF_NODES, "is_reachable"))
 
 
 def run_document(run: RunSeen) -> dict[str, Any]:
-    return {
-        "attempt": str(run.attempt),
-        "revision": run.revision,
-        "in_use": list(run.in_use),
-        "left": run.left,
-        "is_finished": run.is_finished,
-        "tensorboard": run.tensorboard,
-        "gpu": None if run.gpu is None else asdict(run.gpu),
-    }
+    """What a worker says of one launch; which worker it is, is known."""
+    return {name: value for name, value in codec.to_document(run).items() if name in TOLD_OF_RUNS}
 
 
 def parse_run(document: dict[str, Any], node: NodeId) -> RunSeen:
-    return RunSeen(
-        AttemptId.parse(document["attempt"]),
-        node,
-        document["revision"],
-        tuple(document["in_use"]),
-        document["left"],
-        document["is_finished"],
-        document["tensorboard"],
-        None if document.get("gpu") is None else GpuSeen(**document["gpu"]),
-    )
-
-
-OF_CLUSTERS = ("labels", "taints", "is_cordoned", "tasks_max")
+    """A worker of before does not say everything, and one of later may say more."""
+    known = {name: document[name] for name in TOLD_OF_RUNS if name in document}
+    run = codec.from_document(RunSeen, {**known, "node": node})
+    check(run)
+    _parse_port(run.port)
+    if len(IndexSet.parse(run.held)) > ARRAY_TASKS_MAX:
+        raise ValueError(f"more than {ARRAY_TASKS_MAX} indices are held")
+    _parse_line(run.tensorboard)
+    return run if len(run.trouble) <= PROBLEM_MAX else replace(run, trouble=f"{run.trouble[:PROBLEM_MAX]} …")
 
 
 def node_document(node: Node) -> dict[str, Any]:
     """What a worker says of its machine, without what only a cluster's nodes have: its engine reads that there."""
-    return {name: value for name, value in asdict(node).items() if name not in OF_CLUSTERS}
+    return {name: value for name, value in codec.to_document(node).items() if name not in NOT_TOLD_OF_NODES}
 
 
 def parse_node(document: dict[str, Any]) -> Node:
-    devices, lost = (tuple(Device(**one) for one in document.get(field, ())) for field in ("devices", "lost"))
-    runtime = document.get("container_runtime", "")  # a worker of before says neither this nor what is lost
-    unenforced = tuple((what, why) for what, why in document.get("unenforced", ()))  # nor this
-    return Node(
-        document["id"],
-        document["cpus_milli"],
-        document["memory_mib"],
-        devices,
-        container_runtime=runtime,
-        lost=lost,
-        unenforced=unenforced,
-    )
+    """A worker of before does not say everything, and one of later may say more."""
+    node = codec.from_document(Node, {name: document[name] for name in TOLD_OF_NODES if name in document})
+    check(node)
+    parse_address(node.address)
+    if not NODE_NAME.fullmatch(node.id):
+        raise ValueError(f"{node.id[:100]!r} is no name of a machine; it must be letters, digits, '.', '_' and '-'")
+    if len(set(node.sizes_mib)) < len(node.devices):
+        raise ValueError("two GPUs have the same id")
+    devices = (*node.devices, *node.lost)
+    if len(devices) > NODE_GPUS_MAX or len(node.unenforced) > NODE_LIMITS_MAX:
+        raise ValueError(f"{len(devices)} GPUs and {len(node.unenforced)} limits that are not enforced")
+    texts = [text for device in devices for text in (device.id, device.model)]
+    for text in (*texts, *(text for pair in node.unenforced for text in pair), node.container_runtime, node.machine):
+        if len(text) > LINE_MAX:
+            raise ValueError(f"a text of {len(text)} characters; at most {LINE_MAX} are taken")
+    return replace(node, container_runtime=_parse_runtime(node.container_runtime))
+
+
+RUNTIMES = ("podman", "docker")
+
+
+def runtime_name(program: str) -> str | None:
+    """Which runtime a program is, by its name or absolute path; None: it is neither podman nor docker."""
+    folder, slash, name = program.rpartition("/")
+    return name if name in RUNTIMES and (not slash or folder.startswith("/") or not folder) else None
+
+
+def words_for_users(command: Sequence[str]) -> list[str]:
+    """What podman is called with for users without a session: they have no systemd to ask for control groups."""
+    if any(word.startswith("--cgroup-manager") for word in command):
+        return [*command]
+    return [*command, "--cgroup-manager", "cgroupfs"]
+
+
+def _parse_runtime(command: str) -> str:
+    """Only the name is taken: whatever else a worker says here must never be part of a command that a user runs."""
+    if not command:
+        return ""
+    name = runtime_name(command if command in RUNTIMES else next(iter(shlex.split(command)), ""))
+    if name is None:
+        raise ValueError(f"the container runtime {command[:100]!r} is neither podman nor docker")
+    return name
+
+
+def _parse_line(text: str) -> str:
+    """It is shown in tables and kept in events."""
+    if len(text) > LINE_MAX or not text.isprintable():
+        raise ValueError(f"{text[:100]!r}; it must be one line of text")
+    return text
+
+
+#: What the client of an image's runtime itself goes by: a job's own values of these stand in its command line.
+CLIENTS_OWN = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR"})
+CLIENTS_PREFIXES = ("XDG_", "LD_", "CONTAINER", "DOCKER_", "DBUS_")
+
+
+def is_clients_own(name: str) -> bool:
+    return name in CLIENTS_OWN or name.startswith(CLIENTS_PREFIXES)
+
+
+SOCKET_NAME = "jobs.sock"  # what jobs of a private server report through, and those with a network of their own
+INSIDE = "/swell"  # the folder in a container that is ours
+
+
+def container_name(store: str, attempt: AttemptId, index: int) -> str:
+    """The same for the same task whoever asks: by it the container is stopped, entered and found again."""
+    return f"swell-{store[:8]}-{attempt}-{index}"

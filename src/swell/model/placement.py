@@ -3,16 +3,18 @@
 A node has labels and taints; a task has requirements of the first and tolerates some of the second. The meaning is
 Kubernetes' to the letter, also where it surprises: `NotIn` holds where the label is missing, a term without any
 requirement holds nowhere, and a taint that only prefers others to stay away keeps nobody off. Wishes ("preferred")
-are no rules and are not here. On a machine of our own nobody labels anything and the rules do not apply.
+are no rules and are not here. A machine of our own has no labels, so the rules do not apply there, with one exception:
+a selector of a label under `swell.dev/`, which only a worker with a tag has.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+
+from swell.model.codec import Variables
 
 Labels = Mapping[str, str]
 
@@ -106,52 +108,45 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class Domain:
+    """Nodes with the same value of one label, which equal tasks have to themselves (JobSet's exclusive placement)."""
+
+    key: str  #: the label, as in topology.kubernetes.io/zone
+    tasks: int  #: so many in a row of a role are in one domain, the next ones in another
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRules:
     """What one role asks of the nodes for its tasks."""
 
-    selector: tuple[tuple[str, str], ...] = ()  #: labels, all of them
+    selector: Variables = ()  #: labels, all of them
     terms: tuple[Term, ...] = ()  #: one of them must hold; empty: anywhere
     tolerations: tuple[Toleration, ...] = ()
     company: Company = Company.ANY
-
-    def to_document(self) -> dict[str, Any]:
-        return {
-            "selector": dict(self.selector),
-            "terms": [asdict(term) for term in self.terms],
-            # Every pod has two of them; `asdict` is slow.
-            "tolerations": [{"key": one.key, "value": one.value, "effect": one.effect} for one in self.tolerations],
-            "company": self.company,
-        }
-
-    @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Rules:
-        return cls(
-            selector=tuple(sorted(document["selector"].items())),
-            terms=tuple(
-                Term(_parse_requirements(term["labels"]), _parse_requirements(term["fields"]))
-                for term in document["terms"]
-            ),
-            tolerations=tuple(
-                Toleration(one["key"], one["value"], None if one["effect"] is None else Effect(one["effect"]))
-                for one in document["tolerations"]
-            ),
-            company=Company(document["company"]),
-        )
+    groups: tuple[str, ...] = ()  #: of the user when the job was submitted; no manifest can name them
+    domain: Domain | None = None  #: None: any nodes will do
 
 
-NO_RULES = Rules()
+NO_RULES = PlacementRules()
 CORDON = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)  # what a cordon is to who tolerates it
 NODE_NAME = "metadata.name"
+OWN_LABELS = "swell.dev/"  # the prefix of labels that Swell gives to nodes
+#: The annotation of a JobSet, of its Jobs or of their pods that says which label its domains have.
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+GROUP_TAINT = "swell.dev/group"  # of a node whose worker is for the users of one group; no toleration covers it
 
 
 def objection(
-    rules: Rules, labels: Labels, taints: Iterable[Taint], *, name: str = "", is_cordoned: bool = False
+    rules: PlacementRules, labels: Labels, taints: Iterable[Taint], *, name: str = "", is_cordoned: bool = False
 ) -> str | None:
     """Why a task may not go to a node; None: it may. Company is not looked at: that takes all of the tasks."""
     if is_cordoned and not _is_tolerated(CORDON, rules):
         return "it is cordoned"
     for taint in taints:
-        if taint.effect is not Effect.PREFER_NO_SCHEDULE and not _is_tolerated(taint, rules):
+        if taint.key == GROUP_TAINT:
+            if taint.value not in rules.groups:
+                return f"it is for the group {taint.value}"
+        elif taint.effect is not Effect.PREFER_NO_SCHEDULE and not _is_tolerated(taint, rules):
             return f"its taint {taint} is not tolerated"
     for key, value in rules.selector:
         if labels.get(key) != value:
@@ -161,7 +156,14 @@ def objection(
     return None
 
 
-def _is_tolerated(taint: Taint, rules: Rules) -> bool:
+def unlabeled_objection(rules: PlacementRules | None) -> str | None:
+    """Why a task may not go to a machine of our own that has no labels; None: it may."""
+    wanted = rules.selector if rules is not None else ()
+    own = ((key, value) for key, value in wanted if key.startswith(OWN_LABELS))
+    return next((f"its label {key} is not there, not {value}" for key, value in own), None)
+
+
+def _is_tolerated(taint: Taint, rules: PlacementRules) -> bool:
     return any(toleration.covers(taint) for toleration in rules.tolerations)
 
 
@@ -171,7 +173,3 @@ def parse_int64(text: str) -> int | None:
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
-
-
-def _parse_requirements(documents: list[dict[str, Any]]) -> tuple[Requirement, ...]:
-    return tuple(Requirement(one["key"], Operator(one["operator"]), tuple(one["values"])) for one in documents)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from swell.model.cluster import DeviceId, Node, NodeId
-from swell.model.diskuse import DiskUse
+from swell.model.codec import INLINE
 from swell.model.job import Dimension, JobId, JobState, ResizeMode
-from swell.model.placement import Rules
-from swell.model.profile import Training
+from swell.model.placement import PlacementRules
+from swell.model.quota import DiskUse
 from swell.model.reason import Code
 from swell.model.resources import NOTHING, Resources, gpus_of
+from swell.model.training import Training
+from swell.model.width import Groups, groups_at
 
 ENDLESS = float("inf")
 
@@ -35,9 +37,15 @@ class Slot:
 
     number: int
     node: NodeId
-    resources: Resources
+    resources: Annotated[Resources, INLINE]
     devices: tuple[DeviceId, ...] = ()
     is_draining: bool = False  #: taken back; held until its last task has been seen to end
+    is_empty: bool = False  #: of a gang: its task has succeeded before the others; the room is free
+
+
+def held_slots(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """Without those that are empty; the same object where none is."""
+    return tuple(slot for slot in slots if not slot.is_empty) if any(slot.is_empty for slot in slots) else slots
 
 
 def taken(slots: Iterable[Slot]) -> Places:
@@ -57,22 +65,23 @@ def _sums(places: Places) -> tuple[tuple[NodeId, Resources, int], ...]:
 class Shape:
     """All the planner needs to place a job. Waiting jobs of one shape are one class to it."""
 
-    roles: tuple[tuple[Resources, int], ...]  #: one task's resources and how many tasks, at the least width
+    roles: Groups  #: one task's resources and how many tasks, at the least width
     dimension: Dimension
     width_min: int
     width_max: int  #: of an array: how many tasks may run at once
     is_array: bool
     time_limit_s: float | None  #: None: endless; of an array: per task
-    rules: tuple[Rules | None, ...] = ()  #: by role; empty: none of them has any
+    rules: tuple[PlacementRules | None, ...] = ()  #: by role; empty: none of them has any
+    is_jobset: bool = False  #: it has no node in a domain that another JobSet has to itself
+    is_split: bool = False  #: each of its `roles` is for one domain (`planner/domains.py`), whatever its width
 
-    def tasks_at(self, width: int) -> tuple[tuple[Resources, int], ...]:
+    def tasks_at(self, width: int) -> Groups:
         """Groups of equal tasks at a width, in rank order."""
-        if self.dimension is Dimension.GPUS and not self.is_array:
-            return tuple((_with_gpus(resources, width), count) for resources, count in self.roles)
-        (resources, _), *others = self.roles
-        return ((resources, width), *others)
+        if self.is_split:
+            return self.roles
+        return groups_at(self.roles, self.dimension, width, is_array=self.is_array)
 
-    def rules_of(self, role: int) -> Rules | None:
+    def rules_of(self, role: int) -> PlacementRules | None:
         return self.rules[role] if self.rules else None
 
     def with_shares(self, mib: int) -> Shape:
@@ -82,10 +91,17 @@ class Shape:
     def is_elastic(self) -> bool:
         return not self.is_array and self.width_min < self.width_max
 
-
-def _with_gpus(resources: Resources, gpus: int) -> Resources:
-    """A task that has GPUs is as wide as the others that have; one without stays without."""
-    return replace(resources, gpus=gpus) if resources.gpus not in (0, gpus) else resources
+    @property
+    def domains(self) -> tuple[tuple[str, int], ...]:
+        """Of tasks that have nodes to themselves: the label, and how many tasks in a row; in rank order."""
+        if not self.rules:
+            return ()
+        return tuple(
+            (rules.domain.key, rules.domain.tasks)
+            for rules, (_, count) in zip(self.rules, self.roles, strict=True)
+            if rules is not None and rules.domain is not None
+            for _ in range(count // rules.domain.tasks)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +112,26 @@ class JobView:
     shape: Shape
     priority: int
     state: JobState
-    slots: tuple[Slot, ...] = ()  #: what it holds, draining slots included
+    slots: tuple[Slot, ...] = ()  #: what it holds, draining slots included, empty ones not
     started_at: float | None = None  #: of the present attempt; None: not started
     unfinished: int = 1  #: of an array: tasks that have not ended
     width: int = 0  #: what it holds now; 0: nothing
     used_s: float = 0.0  #: run time of earlier attempts, which its limit counts too
     mode: ResizeMode = ResizeMode.AT_CHECKPOINT
+    is_at_once: bool = False  #: until its first checkpoint it may be stopped as soon as it runs (`resize: either`)
     training: Training | None = None  #: None: it has reported nothing
     estimate_s: float | None = None  #: its user's guess of the whole run time; None: no guess
     yielding: int | None = None  #: the width it is to come back with (0: when its turn comes); None: not asked
     wanted: int | None = None  #: the width somebody asked for by hand; None: the planner's choice
+    returns: int | None = None  #: the width it left for, and waits to come back with; None: it was not resized
     lined_up_at: float = 0.0  #: when it last began to wait
     reserved_at: float | None = None  #: when others were asked to make room for it; None: nobody was
     waits_for: tuple[JobId, ...] = ()  #: jobs that must end before it
     not_before: float | None = None  #: a moment before which it is not tried again; None: at once
     user: str = ""
+    is_held: bool = False  #: of an array that runs: no further task of it begins until somebody releases it
+    ended_on: frozenset[NodeId] = frozenset()  #: of an array that runs: nodes on which its attempt is over
+    preempts: bool = False  #: its PriorityClass lets it take the room of jobs of lower priority that cannot save
     problem: str = ""  #: why it could not be placed the last time, in the words of who refused; empty: it could
     # Of its slots, because every plan asks for them:
     places: Places = field(init=False, compare=False, repr=False)
@@ -120,6 +141,14 @@ class JobView:
         places = taken(self.slots)
         object.__setattr__(self, "places", places)
         object.__setattr__(self, "sums", _sums(places) if places else ())
+
+    def knowing(self, training: Training) -> JobView:
+        """The same job; what follows from its slots is not worked out again."""
+        found = object.__new__(JobView)
+        for name in FIELDS_OF_VIEW:
+            object.__setattr__(found, name, getattr(self, name))
+        object.__setattr__(found, "training", training)
+        return found
 
     @property
     def has_begun(self) -> bool:
@@ -137,6 +166,9 @@ class JobView:
         if self.left_s is None or self.started_at is None or self.shape.is_array:
             return ENDLESS
         return self.started_at + self.left_s
+
+
+FIELDS_OF_VIEW = tuple(one.name for one in fields(JobView))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +244,14 @@ class SetSlots:
 
 
 @dataclass(frozen=True, slots=True)
+class Weighed:
+    """What it would mean to stop a job at this moment, in the middle of an epoch."""
+
+    again_s: float  #: of work that would be done again
+    epoch_left_s: float  #: until its epoch ends
+
+
+@dataclass(frozen=True, slots=True)
 class Resize:
     """End the present attempt and start the next at another width."""
 
@@ -220,6 +260,7 @@ class Resize:
     when: ResizeMode
     deadline_s: float | None  #: from now, then its processes are stopped; None: it takes the time it takes
     room_for: JobId | None = None  #: who waits for what it gives up; None: it grows
+    weighed: Weighed | None = None  #: None: there was nothing to choose between
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +271,7 @@ class Preempt:
     when: ResizeMode
     deadline_s: float | None  #: as in `Resize`
     room_for: JobId
+    evicts: bool = False  #: its pods are evicted, and what it has not saved is lost: a PriorityClass says so
 
 
 Action = Start | SetSlots | Resize | Preempt

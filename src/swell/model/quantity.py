@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 
 class BadQuantity(ValueError):
     """A value that cannot be read; the message is for the user."""
+
+
+class TooLong(BadQuantity):
+    """A duration that is longer than any may be."""
 
 
 SHOWN_MAX = 80  # a line of a terminal
@@ -21,6 +25,11 @@ def shown(text: object) -> str:
     """What a message repeats of somebody's text."""
     raw = str(text).strip()
     return repr(raw if len(raw) <= SHOWN_MAX else raw[: SHOWN_MAX - 1] + "…")
+
+
+def number_of(count: float, noun: str) -> str:
+    """(1, 'GPU') → '1 GPU'; (0.5, 'CPU') → '0.5 CPUs'."""
+    return f"{count:.12g} {noun}" + ("" if count == 1 else "s")
 
 
 MEMORY_UNITS_MIB = {
@@ -34,21 +43,32 @@ MEMORY_UNITS_MIB = {
     "TI": Decimal(1024 * 1024),
 }
 NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 DURATION_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 ARRAY_TASKS_MAX = 1_000_000  # above this one row per task in the store stops being a good idea
 COUNT_MAX = 100_000  # tasks or GPUs of one job; larger is a slip of the keyboard
 MEMORY_MIB_MAX = 1024**3  # a pebibyte; the store's integers have 64 bits
+GRACE_S_MAX = 86400.0  # the largest checkpoint is written in less
 DURATION_S_MAX = 100 * 365 * 86400.0  # longer is endless, and infinity is no number in JSON
+
+
+def parse_number(text: object, *, low: float, high: float) -> float:
+    """'2.5' → 2.5. Neither nan nor infinity is a number that anybody can mean."""
+    raw = str(text).strip()
+    if REAL.fullmatch(raw) is None:
+        raise BadQuantity(f"{shown(raw)} is not a number; write one from {low:g} to {high:g}")
+    if not low <= float(raw) <= high:
+        raise BadQuantity(f"{shown(raw)} is not from {low:g} to {high:g}")
+    return float(raw)
 
 
 def parse_cpus(text: object) -> int:
     """'1.5' → 1500 thousandths; '500m' as Kubernetes writes it also works."""
     raw = str(text).strip()
-    try:
-        milli = Decimal(raw[:-1]) if raw.endswith("m") else Decimal(raw) * 1000
-    except InvalidOperation:
-        raise BadQuantity(f"{raw!r} is not a number of CPUs; write 2, 0.5 or 500m") from None
-    if not milli.is_finite() or milli < 0 or milli != milli.to_integral_value() or milli > COUNT_MAX * 1000:
+    if REAL.fullmatch(raw.removesuffix("m")) is None:
+        raise BadQuantity(f"{raw!r} is not a number of CPUs; write 2, 0.5 or 500m")
+    milli = Decimal(raw[:-1]) if raw.endswith("m") else Decimal(raw) * 1000
+    if milli < 0 or milli != milli.to_integral_value() or milli > COUNT_MAX * 1000:
         raise BadQuantity(f"{raw!r} is not a number of CPUs; write 2, 0.5 or 500m (thousandths are the least)")
     return int(milli)
 
@@ -74,12 +94,27 @@ def parse_duration(text: object) -> float:
 
 def parse_time_limit(text: object) -> float:
     """As `parse_duration`; a number without a unit is minutes, as Slurm reads its --time."""
-    return _duration(text, bare_s=60)
+    try:
+        return _duration(text, bare_s=60)
+    except TooLong as problem:
+        raise BadQuantity(f"{problem}; leave it out for an endless job") from None
 
 
 def parse_seconds(text: object) -> float:
     """As `parse_duration`; a number without a unit is seconds, as in Kubernetes' fields and in `timeout 90`."""
     return _duration(text, bare_s=1)
+
+
+def parse_grace(text: object) -> float:
+    """How long something that is stopped may take: as long as it does, nobody else has its room."""
+    raw = str(text).strip()
+    try:
+        seconds = parse_seconds(raw)
+    except TooLong:
+        seconds = DURATION_S_MAX
+    if seconds > GRACE_S_MAX:
+        raise BadQuantity(f"{raw!r} is longer than a day; write at most 1d")
+    return seconds
 
 
 def _duration(text: object, *, bare_s: int | None) -> float:
@@ -91,7 +126,7 @@ def _duration(text: object, *, bare_s: int | None) -> float:
     if seconds is None or seconds <= 0:
         raise BadQuantity(f"{raw!r} is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00")
     if seconds > DURATION_S_MAX:
-        raise BadQuantity(f"{raw!r} is longer than a hundred years; leave it out for an endless job")
+        raise TooLong(f"{raw!r} is longer than a hundred years")
     return seconds
 
 
@@ -125,9 +160,11 @@ def duration_text(seconds: float) -> str:
 def parse_range(text: object) -> tuple[int, int]:
     """'4' → (4, 4); '1..4' → (1, 4)."""
     raw = str(text).strip()
-    match = re.fullmatch(r"(\d{1,9})(?:\.\.(\d{1,9}))?", raw)
+    match = re.fullmatch(r"([0-9]+)(?:\.\.([0-9]+))?", raw)
     if match is None:
         raise BadQuantity(f"{raw!r} is neither a count nor a range; write 2 or 1..4")
+    if any(len(part.lstrip("0")) > 9 for part in match.groups(default="")):
+        raise BadQuantity(f"{raw!r} is more than any job may have ({COUNT_MAX})")
     low, high = int(match[1]), int(match[2] or match[1])
     if high < low:
         raise BadQuantity(f"{raw!r}: the maximum {high} is below the minimum {low}; write {high}..{low}")
@@ -180,13 +217,13 @@ def parse_array(text: object) -> tuple[IndexSet, int]:
         raise BadQuantity(f"array {raw!r} names an index twice; every index may appear once")
     if "%" not in raw:
         return indices, count
-    if not re.fullmatch(r"\d{1,9}", at_once_text) or int(at_once_text) < 1:
+    if not re.fullmatch(r"[0-9]{1,9}", at_once_text) or int(at_once_text) < 1:
         raise BadQuantity(f"array {raw!r}: after % comes how many may run at once, 1 or more, as in 0-99%8")
     return indices, min(int(at_once_text), count)
 
 
 def _run(part: str, raw: str) -> tuple[int, int, int]:
-    match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\s*", part)
+    match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?\s*", part)
     if match is None:
         raise BadQuantity(f"{raw!r} is not an array; write 0-99, 0-99%8 (8 at once), 1,3,5 or 0-100:10")
     first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from swell.model.job import JobId
+
 
 @dataclass(frozen=True, slots=True)
 class Quota:
@@ -15,3 +17,32 @@ class Quota:
 
 
 NO_QUOTA = Quota()
+
+
+MIB = 1024 * 1024
+LARGEST_SHOWN = 3  # jobs that are named to who has too much
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """As it was counted last."""
+
+    bytes: int
+    bytes_max: int
+    largest: tuple[tuple[JobId, int], ...] = ()  #: jobs that take the most, with their bytes, the largest first
+
+    @property
+    def is_over(self) -> bool:
+        return self.bytes > self.bytes_max
+
+    @property
+    def in_words(self) -> str:
+        """ "20.1 MiB on the disk of at most 10 MiB, most of it in jobs 3 (15.0 MiB) and 4 (5.1 MiB)\""""
+        most = " and ".join(f"{job} ({size / MIB:.1f} MiB)" for job, size in self.largest)
+        where = f", most of it in job{'s' if len(self.largest) > 1 else ''} {most}" if most else ""
+        return f"{self.bytes / MIB:.1f} MiB of logs and checkpoints of at most {self.bytes_max // MIB} MiB{where}"
+
+    @property
+    def advice(self) -> str:
+        named = str(self.largest[0][0]) if self.largest else "JOB"
+        return f"delete jobs that have ended, with their logs and checkpoints (swell delete {named}), or remove files"

@@ -1,8 +1,8 @@
 """Why is a job not running? One dominant reason, from this fixed list, in this order.
 
-When several are true the one that stands first here is told: it is the one that must change before the
-others matter. A succeeded job has no reason, and a running one only when something is wrong. docs/reasons.md repeats
-the table for users.
+If several are true, the one that comes first here is reported: it must change before the others matter. A succeeded
+job has a reason only if epochs are missing, and a running job only if something is wrong. docs/reasons.md has the table
+for users.
 """
 
 from __future__ import annotations
@@ -12,39 +12,44 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """In order of precedence. The comment is the meaning; `explain.py` writes the words."""
+    """The codes in order of precedence. The comment is the meaning; `planner/why/` writes the sentence."""
 
     # the job has ended (or is ending): the past is certain, so it comes first
-    CANCELLED = "Cancelled"  # somebody asked for it
-    OBJECT_DELETED = "ObjectDeleted"  # somebody deleted what it was in the cluster
+    CANCELLED = "Cancelled"  # a user cancelled it
+    OBJECT_DELETED = "ObjectDeleted"  # its object in the cluster was deleted with kubectl
     TIME_LIMIT = "TimeLimit"  # it ran longer than its own limit
-    GPU_MEMORY_OVERRUN = "GpuMemoryOverrun"  # it used more GPU memory than it reserved, and asked to be stopped then
+    GPU_MEMORY_OVERRUN = "GpuMemoryOverrun"  # it used more GPU memory than it reserved, and its policy is to stop
     GPU_IDLE = "GpuIdle"  # its GPUs were idle for the whole window that it gave
-    MACHINE_RESTARTED = "MachineRestarted"  # the machine was rebooted under it
+    MACHINE_RESTARTED = "MachineRestarted"  # the node was restarted while the job was running
     START_FAILED = "StartFailed"  # the command or its folder could not be used
     IMAGE_UNAVAILABLE = "ImageUnavailable"  # its image could not be pulled or started
-    OUT_OF_MEMORY = "OutOfMemory"  # a task used more memory than it may
+    OUT_OF_MEMORY = "OutOfMemory"  # a task used more memory than its limit
     KEEPER_LOST = "KeeperLost"  # it ended, but its exit code was not recorded
     TASK_FAILED = "TaskFailed"  # a task ended with a code other than 0
-    DEPENDENCY_FAILED = "DependencyFailed"  # a job it was to follow did not succeed
-    # it holds room
-    STOPPING = "Stopping"  # asked to stop, still winding down
-    WORKER_UNREACHABLE = "WorkerUnreachable"  # its machine has not been heard of
-    TASK_TROUBLE = "TaskTrouble"  # it runs, but a task of it keeps ending, or does not start again
-    STARTING = "Starting"  # room is given, its processes are being started
+    ENDED_EARLY = "EndedEarly"  # it ended with 0 before its last epoch
+    NOT_RECORDED = "NotRecorded"  # its state could not be written to the database
+    DEPENDENCY_FAILED = "DependencyFailed"  # a job that it depends on did not succeed
+    # it holds resources
+    STOPPING = "Stopping"  # it was asked to stop and has not ended yet
+    WORKER_UNREACHABLE = "WorkerUnreachable"  # its node has not been heard from
+    TASK_TROUBLE = "TaskTrouble"  # it is running, but one of its tasks keeps ending or does not restart
+    STARTING = "Starting"  # it has resources; its processes are being started
     # it waits
-    HELD = "Held"  # somebody asked that it wait
+    HELD = "Held"  # a user put it on hold
     WAITING_FOR_JOB = "WaitingForJob"  # another job must end first
-    WAITING_TO_RETRY = "WaitingToRetry"  # it failed a moment ago and is tried again soon
-    CANNOT_RUN_HERE = "CannotRunHere"  # it wants more than exists; waiting will not help
-    NO_SUITABLE_NODE = "NoSuitableNode"  # its rules keep it off the nodes that could hold it
-    NO_WORKER = "NoWorker"  # no machine has offered itself yet
-    USER_LIMIT = "UserLimit"  # its owner holds as much as they may
-    OVER_ESTIMATE = "OverEstimate"  # it ran longer than its estimate, so others of its priority go first
-    FAIR_SHARE = "FairShare"  # others who have used less lately go first
-    WAITING_FOR_ROOM = "WaitingForRoom"  # it would fit on an empty machine; others hold the room
-    WAITING_IN_LINE = "WaitingInLine"  # it would fit now, but would delay one that stands before it
-    NOT_YET_PLANNED = "NotYetPlanned"  # accepted a moment ago
+    WAITING_TO_RETRY = "WaitingToRetry"  # it failed, or stopped unasked right after its start; it starts again soon
+    CANNOT_RUN_HERE = "CannotRunHere"  # it requests more than any node has; waiting will not help
+    NO_SUITABLE_NODE = "NoSuitableNode"  # its placement rules exclude the nodes that could hold it
+    NO_WORKER = "NoWorker"  # no worker has registered yet
+    WAITING_FOR_POOL = "WaitingForPool"  # no node can run it now; a pool can start a worker that could
+    USER_LIMIT = "UserLimit"  # its user has reached a limit
+    OVER_ESTIMATE = "OverEstimate"  # it ran longer than its estimate, so other jobs of its priority go first
+    FAIR_SHARE = "FairShare"  # a user who has recently used less goes first
+    WAITING_FOR_ROOM = "WaitingForRoom"  # it would fit on an empty machine; other jobs use the resources
+    WAITING_IN_LINE = "WaitingInLine"  # it would fit now, but would delay a job ahead of it
+    WAITING_FOR_WIDTH = "WaitingForWidth"  # it could start narrower now; others are about to give it its whole width
+    WAITING_FOR_SHORTER = "WaitingForShorter"  # it could start now; shorter jobs make better use of what it would take
+    NOT_YET_PLANNED = "NotYetPlanned"  # it was just accepted
 
 
 Evidence = dict[str, int | float | str | list[int] | list[str] | None]
@@ -52,7 +57,7 @@ Evidence = dict[str, int | float | str | list[int] | list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What is told to people and programs alike."""
+    """Why a job is not running, for people and for programs."""
 
     code: Code
     message: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from swell.model.quantity import number_of
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
@@ -32,6 +34,10 @@ class Resources:
         """The same with another share of a GPU, if it has one; None: as it is."""
         return replace(self, gpu_memory_mib=mib) if mib is not None and self.is_share else self
 
+    def with_gpus(self, gpus: int) -> Resources:
+        """The same with so many GPUs, if it has any: a task without GPUs stays without."""
+        return replace(self, gpus=gpus) if self.gpus not in (0, gpus) else self
+
     def fits_in(self, room: Resources) -> bool:
         return self.copies_in(room) >= 1
 
@@ -59,12 +65,12 @@ class Resources:
 
     def as_far_as(self, wanted: Resources) -> str:
         """In words, only the kinds of things that are wanted; of those also what there is none of."""
-        parts = [f"{self.cpus_milli / 1000:g} CPU" + ("" if self.cpus_milli == 1000 else "s")]
+        parts = [number_of(self.cpus_milli / 1000, "CPU")]
         if wanted.memory_mib:
             parts.append(memory_text(self.memory_mib))
         if wanted.gpus:
             least = f" of at least {memory_text(wanted.gpu_memory_mib)}" if wanted.gpu_memory_mib else ""
-            parts.append(f"{self.gpus} GPU" + ("" if self.gpus == 1 else "s") + least)
+            parts.append(number_of(self.gpus, "GPU") + least)
         if wanted.is_share:
             parts.append(f"{memory_text(self.gpu_memory_mib)} of one GPU's memory")
         return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Which variables tell a task what it is among the ranks of its job?
+"""Which variables does a task see, on every engine? Those of its attempt, and those of its rank.
 
 Frameworks take some of these variables for the work of a launcher that has started one process per GPU: Lightning
 starts no ranks of its own where it finds LOCAL_RANK (or, on Kubernetes, RANK), and then trains on its part of the data
@@ -13,9 +13,12 @@ only, or waits for ranks that nobody starts. So a task is told of ranks only whe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
-from swell.model.job import Dimension, JobSpec
+from swell.model.job import AttemptId, JobSpec, job_uuid
+from swell.model.kind import RANK_ALONE
+from swell.model.width import tasks_at
 
 #: what says that a process is one rank of somebody's launch, which a job started from inside of it is not
 OF_ONE_RANK = frozenset(
@@ -34,6 +37,54 @@ OF_ONE_RANK = frozenset(
         "TORCHELASTIC_USE_AGENT_STORE",
     }
 )
+#: what a job that submits another must not pass on: it would report in the wrong name
+OF_ONE_ATTEMPT = frozenset(
+    {
+        "SWELL_URL",
+        "SWELL_URL_FINGERPRINT",
+        "SWELL_URL_CA",
+        "SWELL_JOBS_SOCKET",
+        "SWELL_TOKEN",
+        "SWELL_DOOR",
+        "SWELL_CHECKPOINTS",
+        "SWELL_CHECKPOINT",
+        "SWELL_WIDTH",
+        "SWELL_GRACE_S",
+        "SWELL_STEPS_DONE",
+        "SWELL_STEPS_TOTAL",
+        "SWELL_SAMPLES_DONE",
+        "EPOCHS_DONE",
+        "KUBEFLOW_TRAINER_SERVER_URL",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN",
+    }
+)
+#: what says who a task is; root finds its own processes again by some of these, so no job may write them. Those of
+#: `OF_ONE_RANK` are a job's own where it is told none
+IDENTITY = frozenset(
+    {
+        "SWELL_STORE",
+        "SWELL_JOB_ID",
+        "SWELL_JOB_NAME",
+        "SWELL_ATTEMPT",
+        "SWELL_TASK_COUNT",
+        "SWELL_TASK_INDEX",
+        "SWELL_TENSORBOARD",
+        "WORLD_SIZE",
+        "NUM_NODES",
+        "NODE_RANK",
+        "NODELIST",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "SWELL_HOSTS",
+        "JOB_UUID",
+        "JOB_RESTARTED",
+        "CUDA_VISIBLE_DEVICES",
+    }
+)
+OURS = OF_ONE_ATTEMPT | IDENTITY  #: a manifest's values of these have no effect
+#: of which it is said that a value has no effect; those of `OF_ONE_RANK` have one where a task is told of no ranks
+SET_FOR_TASKS = OURS | {"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "JOB_COMPLETION_INDEX"}
+TF_TASKS_MAX = 100  # every task has the addresses of all in TF_CONFIG; of thousands they are megabytes
 #: what every task is given unless its user has set it, to anything
 DEFAULTS = {"PYTHONUNBUFFERED": "1"}  # a log is a file, of which Python would write blocks of 8 KiB
 
@@ -50,18 +101,38 @@ def ranks_of(spec: JobSpec) -> Ranks:
     """The same at every width, so that a job finds what it found before it was resized."""
     if not is_alone(spec):
         return Ranks.TASKS
-    if spec.kind == "PyTorchJob":  # its operator tells RANK also to the only replica, whatever that holds
+    if spec.kind in RANK_ALONE:
         return Ranks.ALONE
-    most = spec.width_max if spec.dimension is Dimension.GPUS else spec.roles[0].resources.gpus
-    return Ranks.INSIDE if most > 1 else Ranks.ALONE
+    widest, _ = tasks_at(spec, spec.width_max)[0]
+    return Ranks.INSIDE if widest.gpus > 1 else Ranks.ALONE
 
 
 def is_alone(spec: JobSpec) -> bool:
     """Has it never more than one task that others of it could wait for?"""
     if spec.array is not None:
         return True
-    most = spec.width_max if spec.dimension is Dimension.TASKS else spec.roles[0].count
-    return most + sum(role.count for role in spec.roles[1:]) == 1
+    return sum(count for _, count in tasks_at(spec, spec.width_max)) == 1
+
+
+def without_effect(names: Iterable[str]) -> list[str]:
+    """What to say of variables that a user sets and Swell sets, too."""
+    return [f"env {name} has no effect: Swell sets {name} for each task" for name in names if name in SET_FOR_TASKS]
+
+
+def attempt_variables(
+    attempt: AttemptId, *, store: str, name: str, tasks: int, nodes: tuple[str, ...], is_array: bool
+) -> dict[str, str]:
+    """What all tasks of an attempt see. `name`: of the job; `nodes`: all that the attempt is on."""
+    return {
+        "SWELL_JOB_ID": str(attempt.job),
+        "SWELL_JOB_NAME": name,
+        "SWELL_ATTEMPT": str(attempt),
+        "SWELL_TASK_COUNT": str(tasks),
+        "NUM_NODES": str(len(nodes)),
+        "NODELIST": ",".join(nodes),
+        "JOB_UUID": job_uuid(store, attempt.job),
+        "JOB_RESTARTED": "TRUE" if attempt.number > 1 and not is_array else "FALSE",
+    }
 
 
 def rank_variables(

@@ -10,8 +10,8 @@ How a plan is made (the recipe is `plan.py`):
 """
 
 from swell.planner.check import BrokenPlan, check_plan
-from swell.planner.explain import explain
 from swell.planner.plan import make_plan
 from swell.planner.shortage import Group, Shortage, find_shortages
+from swell.planner.why.explain import explain
 
 __all__ = ["BrokenPlan", "Group", "Shortage", "check_plan", "explain", "find_shortages", "make_plan"]

@@ -2,7 +2,7 @@
 
 It counts again from the snapshot: nothing over-committed on any node or device, no half gang, no width
 outside its range, no device that somebody has not been seen to give back, no new task on a node that its rules
-forbid; nobody is resized or preempted who would
+forbid, or that a JobSet has to itself; nobody is resized or preempted who would
 lose work that was not offered, and only higher priority preempts.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from swell.model.cluster import Device, Node
 from swell.model.job import JobId, JobState, ResizeMode
-from swell.model.placement import NO_RULES, Company, Rules, objection
+from swell.model.placement import NO_RULES, Company, PlacementRules, objection
 from swell.model.plan import Action, JobView, Plan, Preempt, Resize, SetSlots, Slot, Snapshot, Start
 
 
@@ -21,8 +21,11 @@ class BrokenPlan(AssertionError):
     """The planner has a bug; the plan must not be applied."""
 
 
-def check_plan(snapshot: Snapshot, plan: Plan) -> None:
-    """Raise `BrokenPlan` unless every action may be carried out, all of them together."""
+def check_plan(snapshot: Snapshot, plan: Plan, *, any_rank: bool = False) -> None:
+    """Raise `BrokenPlan` unless every action may be carried out, all of them together.
+
+    `any_rank`: a job may be preempted for one that is not above it; for policies with an order of their own.
+    """
     jobs = {job.id: job for job in snapshot.jobs}
     holds = {job.id: job.slots for job in snapshot.jobs if job.slots}
     added: list[Slot] = []
@@ -32,7 +35,7 @@ def check_plan(snapshot: Snapshot, plan: Plan) -> None:
         _require(action.job in jobs, f"an action for job {action.job}, which is not in the snapshot")
         _require(action.job not in touched, f"two actions for job {action.job}")
         touched.add(action.job)
-        new = _check_action(jobs, action, snapshot.now)
+        new = _check_action(jobs, action, snapshot.now, any_rank=any_rank)
         added += new
         if new:
             growing.add(jobs[action.job].user)
@@ -40,19 +43,20 @@ def check_plan(snapshot: Snapshot, plan: Plan) -> None:
             holds[action.job] = action.slots
     _check_added(snapshot, added)
     _check_rules(snapshot, plan)
+    _check_domains(snapshot, plan)
     _check_capacity(snapshot, holds.values(), added)
     _check_limits(snapshot, holds, growing)
     _check_verdicts(snapshot, plan)
 
 
-def _check_action(jobs: dict[JobId, JobView], action: Action, now: float) -> list[Slot]:
+def _check_action(jobs: dict[JobId, JobView], action: Action, now: float, *, any_rank: bool) -> list[Slot]:
     """The slots it adds."""
     job = jobs[action.job]
     if isinstance(action, Start):
         _check_start(job, action)
         return list(action.slots)
     if isinstance(action, Resize | Preempt):
-        _check_yield(job, action, jobs, now)
+        _check_yield(job, action, jobs, now, any_rank=any_rank)
         return []
     _check_slots(job, action)
     known = {slot.number for slot in job.slots}
@@ -74,13 +78,19 @@ def _check_start(job: JobView, start: Start) -> None:
     _require(numbers == list(range(len(wanted))), f"job {job.id}: ranks are not 0..{len(wanted) - 1}")
 
 
-def _check_yield(job: JobView, action: Resize | Preempt, jobs: dict[JobId, JobView], now: float) -> None:
+def _check_yield(
+    job: JobView, action: Resize | Preempt, jobs: dict[JobId, JobView], now: float, *, any_rank: bool
+) -> None:
     who = f"job {job.id}"
-    _require(job.state is JobState.RUNNING and bool(job.slots), f"{who} is {job.state} and cannot give room back")
-    _require(job.yielding is None, f"{who} is asked twice to give room back")
-    _require(not job.shape.is_array, f"{who} is an array; it gives room back slot by slot")
-    _require(action.when is job.mode and job.mode is not ResizeMode.NEVER, f"{who} is resized against its mode")
-    has_checkpoint = job.training is not None and job.training.checkpoint_at is not None
+    if isinstance(action, Preempt) and action.evicts:
+        _check_eviction(job, jobs.get(action.room_for))
+        return
+    _require(job.state is JobState.RUNNING and bool(job.slots), f"{who} is {job.state} and cannot free resources")
+    _require(job.yielding is None, f"{who} is asked twice to free resources")
+    _require(not job.shape.is_array, f"{who} is an array; it frees its resources slot by slot")
+    _require(_may_be_asked(job, action), f"{who} is resized against its mode")
+    training = job.training
+    has_checkpoint = training is not None and (training.checkpoint_at is not None or training.saves_at_steps)
     _require(job.mode is ResizeMode.IMMEDIATE or has_checkpoint, f"{who} has never reported a checkpoint")
     if isinstance(action, Resize):
         shape = job.shape
@@ -88,7 +98,23 @@ def _check_yield(job: JobView, action: Resize | Preempt, jobs: dict[JobId, JobVi
         _require(in_range, f"{who}: width {action.width} from {job.width}, range {shape.width_min}..{shape.width_max}")
         return
     above = jobs.get(action.room_for)
-    _require(above is not None and _is_above(above, job, now), f"{who} is preempted for one that is not above it")
+    is_above = above is not None and (any_rank or _is_above(above, job, now))
+    _require(is_above, f"{who} is preempted for one that is not above it")
+
+
+def _may_be_asked(job: JobView, action: Resize | Preempt) -> bool:
+    """In its mode; one that allows either may be stopped inside an epoch, if that was weighed."""
+    if job.is_at_once and action.when is ResizeMode.IMMEDIATE:
+        return job.mode is ResizeMode.IMMEDIATE or (isinstance(action, Resize) and action.weighed is not None)
+    return action.when is job.mode and job.mode is not ResizeMode.NEVER
+
+
+def _check_eviction(job: JobView, above: JobView | None) -> None:
+    who = f"job {job.id}"
+    _require(job.state in (JobState.STARTING, JobState.RUNNING) and bool(job.slots), f"{who} is evicted, {job.state}")
+    _require(job.yielding is None and not job.shape.is_array, f"{who} cannot be evicted as a whole")
+    may = above is not None and above.preempts and above.priority > job.priority
+    _require(may, f"{who} is evicted for one whose PriorityClass does not allow it")
 
 
 def _is_above(one: JobView, other: JobView, now: float) -> bool:
@@ -143,9 +169,7 @@ def _check_added(snapshot: Snapshot, added: list[Slot]) -> None:
 
 def _check_rules(snapshot: Snapshot, plan: Plan) -> None:
     """Of tasks that are new; one that runs may stay where it is, whatever has become of its node."""
-    nodes = {node.id: node for node in snapshot.nodes if node.labels is not None}
-    if not nodes:
-        return
+    nodes = {node.id: node for node in snapshot.nodes}
     for action in plan.actions:
         job = snapshot.jobs_by_id[action.job]
         if isinstance(action, Start):
@@ -161,11 +185,14 @@ def _check_rules(snapshot: Snapshot, plan: Plan) -> None:
 
 
 def _check_role(
-    job: JobView, rules: Rules | None, new: tuple[Slot, ...], all_: tuple[Slot, ...], nodes: dict[str, Node]
+    job: JobView, rules: PlacementRules | None, new: tuple[Slot, ...], all_: tuple[Slot, ...], nodes: dict[str, Node]
 ) -> None:
     tasks = Counter(slot.node for slot in all_)
     for node in (nodes[name] for name in {slot.node for slot in new} if name in nodes):
-        labels = dict(node.labels or ())
+        if node.labels is None:
+            _check_unlabeled(job, rules, node)
+            continue
+        labels = dict(node.labels)
         why = objection(rules or NO_RULES, labels, node.taints, name=node.id, is_cordoned=node.is_cordoned)
         _require(why is None, f"job {job.id} may not use {node.id}: {why}")
         here = tasks[node.id]
@@ -173,6 +200,53 @@ def _check_role(
             _require(here == 1, f"job {job.id}: {here} tasks on {node.id} want to be apart")
         if rules is not None and rules.company is Company.TOGETHER:
             _require(here == len(all_), f"job {job.id}: tasks that want to be on one node are on several")
+
+
+def _check_domains(snapshot: Snapshot, plan: Plan) -> None:
+    """Of JobSets that start: tasks that have nodes to themselves, and those that stay off others' nodes."""
+    starts = {action.job: action.slots for action in plan.actions if isinstance(action, Start)}
+    starts = {job: slots for job, slots in starts.items() if snapshot.jobs_by_id[job].shape.is_jobset}
+    if not starts:
+        return
+    labels = {node.id: dict(node.labels or ()) for node in snapshot.nodes}
+    there = {job.id: job.slots for job in snapshot.jobs if job.slots and job.shape.is_jobset} | starts
+    owned: dict[tuple[str, str | None], list[tuple[JobId, int]]] = {}  # domain → whose tasks, and the first of them
+    for job, slots in there.items():
+        for key, first, last in _exclusive(snapshot.jobs_by_id[job]):
+            values = {labels.get(slot.node, {}).get(key) for slot in slots if first <= slot.number < last}
+            if job in starts:
+                _require(len(values) == 1 and None not in values, f"job {job}: tasks {first}.. are in {key} {values}")
+            for value in values:
+                owned.setdefault((key, value), []).append((job, first))
+    for (key, value), owners in owned.items():
+        users = [(job, slot) for job, slots in there.items() for slot in slots if labels[slot.node].get(key) == value]
+        is_new = any(job in starts for job, _ in users)
+        if not is_new:
+            continue
+        _require(len(owners) == 1, f"{key} {value} is for one Job alone, and has {owners}")
+        [(owner, start)] = owners
+        last = next(last for one, first, last in _exclusive(snapshot.jobs_by_id[owner]) if (one, first) == (key, start))
+        others = [job for job, slot in users if job != owner or not start <= slot.number < last]
+        _require(not others, f"{key} {value} is for tasks of job {owner} alone, and has some of jobs {others}")
+
+
+def _exclusive(job: JobView) -> list[tuple[str, int, int]]:
+    """Ranks that have nodes to themselves: the label, the first rank, and the one after the last."""
+    found: list[tuple[str, int, int]] = []
+    first = 0
+    for role, (_, count) in enumerate(job.shape.tasks_at(job.width or job.shape.width_min)):
+        rules = job.shape.rules[role] if job.shape.rules else None
+        if rules is not None and rules.domain is not None:
+            key, step = rules.domain.key, rules.domain.tasks
+            found += [(key, begin, begin + step) for begin in range(first, first + count, step)]
+        first += count
+    return found
+
+
+def _check_unlabeled(job: JobView, rules: PlacementRules | None, node: Node) -> None:
+    """On a machine of our own only the labels under swell.dev/ count."""
+    wanted = [key for key, _ in rules.selector if key.split("/")[0] == "swell.dev"] if rules is not None else []
+    _require(not wanted, f"job {job.id} may not use {node.id}, which has no label {', '.join(wanted)}")
 
 
 def _check_capacity(snapshot: Snapshot, holds: Iterable[tuple[Slot, ...]], added: list[Slot]) -> None:

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from swell.model.job import JobState, ResizeMode
 from swell.model.plan import JobView, Places, Shape
 from swell.planner.fit import find
-from swell.planner.price import PREEMPT_AFTER_RESTARTS, lost_s, restart_s
+from swell.planner.interrupt import restart_s
+from swell.planner.price import PREEMPT_AFTER_RESTARTS, lost_s
 from swell.planner.rank import rank
 from swell.planner.room import Room
 
@@ -26,16 +27,32 @@ RUN_S_MIN = 60.0  # an immediate one that made no checkpoint since its start has
 
 
 def can_yield(job: JobView, now: float) -> bool:
-    """Can it be given another width now? It must have run for as long as its restart takes, and got somewhere.
+    """Can it be given another width now?"""
+    yields_from = may_yield_from(job)
+    return yields_from is not None and now >= yields_from
+
+
+def may_yield_from(job: JobView) -> float | None:
+    """From when on it can be given another width; None: not this attempt, as far as anybody knows now."""
+    if job.state is not JobState.RUNNING or job.yielding is not None or not resumes(job):
+        return None
+    if job.started_at is None or _ends_with_its_next_checkpoint(job):
+        return None
+    return job.started_at + _least_run_s(job)
+
+
+def _least_run_s(job: JobView) -> float:
+    """It must have run for as long as its restart takes, and got somewhere, unless its user asked for the width.
 
     One that stops at a checkpoint always gets at least that far.
     """
-    if job.state is not JobState.RUNNING or job.yielding is not None or not resumes(job):
-        return False
-    ran_s = _ran_s(job, now)
-    if job.mode is ResizeMode.IMMEDIATE and not _has_checkpoint_since_start(job):
-        return ran_s >= max(RUN_S_MIN, PREEMPT_AFTER_RESTARTS * restart_s(job))
-    return ran_s >= restart_s(job)
+    if job.wanted not in (None, job.width):
+        return 0.0
+    if job.mode is not ResizeMode.IMMEDIATE or _has_checkpoint_since_start(job):
+        return restart_s(job)
+    if job.is_at_once:  # what its restart takes nobody knows who was not told; what it loses is weighed
+        return 0.0 if job.training is None else job.training.restart_s or 0.0
+    return max(RUN_S_MIN, PREEMPT_AFTER_RESTARTS * restart_s(job))
 
 
 def resumes(job: JobView) -> bool:
@@ -43,8 +60,16 @@ def resumes(job: JobView) -> bool:
     if job.shape.is_array:
         return False
     if job.mode is ResizeMode.AT_CHECKPOINT:
-        return job.training is not None and job.training.checkpoint_at is not None
+        training = job.training
+        return training is not None and (training.checkpoint_at is not None or training.saves_at_steps)
     return job.mode is ResizeMode.IMMEDIATE
+
+
+def _ends_with_its_next_checkpoint(job: JobView) -> bool:
+    """Stopped there, it would be started again with nothing to do. What saves within epochs has one before its end."""
+    if job.training is None or job.training.saves_at_steps:
+        return False
+    return job.mode is ResizeMode.AT_CHECKPOINT and job.training.left in (0.0, 1.0)
 
 
 def _has_checkpoint_since_start(job: JobView) -> bool:
@@ -70,15 +95,24 @@ def deadline_s(job: JobView) -> float | None:
 
 
 def choose_victims(
-    shape: Shape, rooms: Sequence[Room], candidates: Sequence[tuple[JobView, Places]], now: float
+    shape: Shape,
+    rooms: Sequence[Room],
+    candidates: Sequence[tuple[JobView, Places]],
+    now: float,
+    last: Sequence[tuple[JobView, Places]] = (),
 ) -> tuple[list[JobView], Places] | None:
     """The fewest that make room for a waiting job, and where it will be; None: not even all of them do.
 
-    `candidates` come with what each keeps in `rooms`.
+    `candidates` come with what each keeps in `rooms`. Those in `last` are taken when all others are not enough.
     """
     trial = [room.copy() for room in rooms]
     taken: list[tuple[JobView, Places]] = []
-    for victim, places in sorted(candidates, key=lambda one: (rank(one[0], now), _cost(one[0], now), -one[0].id)):
+    in_order = [
+        one
+        for group in (candidates, last)
+        for one in sorted(group, key=lambda one: (rank(one[0], now), _cost(one[0], now), -one[0].id))
+    ]
+    for victim, places in in_order:
         for room in trial:
             room.give(places)
         taken.append((victim, places))

@@ -1,6 +1,6 @@
 """How much more may a user hold?
 
-As with room there are two sheets. What is *held* at this moment, also while it is being given back, bounds what may
+As with room there are two accounts. What is *held* at this moment, also while it is being given back, bounds what may
 start now. What everybody *keeps* in the line (elastic jobs their least width, victims nothing, waiting ones what they
 claim or have reserved) bounds who may wait for room at all, and by how much a user's elastic jobs may be wider than
 their least.
@@ -14,12 +14,12 @@ from collections.abc import Iterable
 
 from swell.model.plan import JobView, Place, Snapshot
 from swell.model.resources import gpus_of
-from swell.planner.size import least
+from swell.planner.seat import least
 
 EPSILON = 1e-9  # shares of a GPU do not add up exactly
 
 
-class Sheet:
+class UserTotals:
     """GPUs and jobs by user."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -27,6 +27,12 @@ class Sheet:
         self._users = {user: one for user, one in snapshot.users.items() if one.is_limited}  #: nobody else is counted
         self._gpus: defaultdict[str, float] = defaultdict(float)
         self._jobs: defaultdict[str, int] = defaultdict(int)
+
+    def copy(self) -> UserTotals:
+        copied = UserTotals.__new__(UserTotals)
+        copied._card_mib, copied._users = self._card_mib, self._users
+        copied._gpus, copied._jobs = self._gpus.copy(), self._jobs.copy()
+        return copied
 
     def add(self, job: JobView, places: Iterable[Place], *, is_new: bool = True) -> None:
         if job.user in self._users:

@@ -76,11 +76,13 @@ def demand(job: JobView, card_mib: int) -> float:
 
 
 def _bring_forward(reserved: JobView, line: list[JobView]) -> None:
-    """Whoever began to wait after room was promised to it, donors included, stands behind it."""
+    """Whoever began to wait after room was promised to it, donors included, stands behind it; and so does whoever could
+    not have taken that room, if it was taken from others by a PriorityClass."""
     assert reserved.reserved_at is not None
     place = line.index(reserved)
     for n, job in enumerate(line[:place]):
-        is_behind = job.state is JobState.QUEUED and job.lined_up_at > reserved.reserved_at
+        is_later = job.lined_up_at > reserved.reserved_at or (reserved.preempts and not job.preempts)
+        is_behind = job.state is JobState.QUEUED and is_later
         if is_behind and job.priority == reserved.priority:
             line.insert(n, line.pop(place))
             return

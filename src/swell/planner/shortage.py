@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swell.model.job import JobId
-from swell.model.placement import Rules
+from swell.model.placement import PlacementRules
 from swell.model.plan import JobView, Place, Plan, Snapshot
 from swell.model.reason import Code
 from swell.model.resources import Resources
-from swell.planner.quota import Sheet
-from swell.planner.size import least
+from swell.planner.quota import UserTotals
+from swell.planner.seat import least
 
 LACKING = frozenset(
     {
@@ -33,7 +33,7 @@ class Group:
 
     resources: Resources  #: of one
     count: int
-    rules: Rules | None  #: which nodes they may go to; None: any
+    rules: PlacementRules | None  #: which nodes they may go to; None: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class Shortage:
 
 def find_shortages(snapshot: Snapshot, plan: Plan) -> tuple[Shortage, ...]:
     """In the order of the line."""
-    sheet = Sheet(snapshot)
+    totals = UserTotals(snapshot)
     for job in snapshot.holding:
-        sheet.add(job, job.places)
+        totals.add(job, job.places)
     found = []
     for number, verdict in plan.verdicts.items():
         job = snapshot.jobs_by_id[number]
-        if verdict.code in LACKING and _is_its_turn(job, snapshot.now) and sheet.allows(job):
+        if verdict.code in LACKING and _is_its_turn(job, snapshot.now) and totals.allows(job):
             groups = _groups(job)
-            sheet.add(job, [place for group in groups for place in [Place("", group.resources)] * group.count])
+            totals.add(job, [place for group in groups for place in [Place("", group.resources)] * group.count])
             found.append(Shortage(job.id, groups))
     return tuple(found)
 

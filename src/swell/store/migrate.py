@@ -9,24 +9,31 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect
 
 from swell.errors import Rejected
+from swell.store.tables import metadata
 
-HEAD = "0006"  # the newest file in migrations/versions; a test compares
+HEAD = "0010"  # the newest file in migrations/versions; a test compares
 VERSIONS = Path(__file__).parent / "migrations"
+VERSION_TABLE = (  # as Alembic makes it
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
 
 
 def migrate(engine: Engine) -> None:
-    """Alembic is only imported when there is something to do: it costs 10 MB and a tenth of a second."""
+    """Alembic is only imported when there is something to migrate: it costs 10 MB and a tenth of a second."""
     found = _version(engine)
     if found == HEAD:
         return
-    if found is not None and found > HEAD:
+    if found is None:
+        _create(engine)
+        return
+    if found > HEAD:
         raise Rejected(
             f"the state folder was written by a newer Swell (schema {found}, this one knows {HEAD}); "
             "use that version, or another state folder (--state)"
         )
     path = Path(str(engine.url.database))
-    if found is not None:
-        back_up(path, path.with_suffix(f".before-{HEAD}"))
+    back_up(path, path.with_suffix(f".before-{HEAD}"))
     _upgrade(engine)
 
 
@@ -42,6 +49,14 @@ def _version(engine: Engine) -> str | None:
             return None
         row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").first()
         return None if row is None else str(row[0])
+
+
+def _create(engine: Engine) -> None:
+    """A new database gets the newest tables at once, as the migrations would build them."""
+    with engine.begin() as connection:
+        metadata.create_all(connection, checkfirst=False)
+        connection.exec_driver_sql(VERSION_TABLE)
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (HEAD,))
 
 
 def _upgrade(engine: Engine) -> None:

@@ -11,11 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from swell.errors import TooMany
-from swell.model.job import ENDED, JobState
+from swell.model.job import JobState
 from swell.model.quota import Quota
 from swell.store import tables
 
-ENDED_STATES = [str(state) for state in ENDED]
 WAITING_STATES = [str(JobState.QUEUED), str(JobState.HELD)]
 MIB = 1024 * 1024
 
@@ -23,11 +22,11 @@ MIB = 1024 * 1024
 def refuse_too_much(connection: Connection, owner: str, rows: Sequence[dict[str, Any]], quota: Quota) -> None:
     """All rows are the owner's. Raises `TooMany`."""
     if quota.queued is not None:
-        _refuse_jobs(owner, _waiting(connection, owner), len(rows), quota.queued)
+        refuse_jobs(owner, _waiting(connection, owner), len(rows), quota.queued)
     if quota.tasks is not None:
-        _refuse_tasks(owner, _tasks(connection, owner), sum(row["tasks_total"] for row in rows), quota.tasks)
+        refuse_tasks(owner, _tasks(connection, owner), sum(row["tasks_total"] for row in rows), quota.tasks)
     if quota.stored_bytes is not None:
-        _refuse_bytes(owner, _stored(connection, owner), sum(row["stored_bytes"] for row in rows), quota.stored_bytes)
+        refuse_bytes(owner, _stored(connection, owner), sum(row["stored_bytes"] for row in rows), quota.stored_bytes)
 
 
 def _waiting(connection: Connection, owner: str) -> int:
@@ -38,7 +37,7 @@ def _waiting(connection: Connection, owner: str) -> int:
 
 
 def _tasks(connection: Connection, owner: str) -> int:
-    lives = tables.job.c.state.not_in(ENDED_STATES) & tables.job.c.cancel_requested_by.is_(None)
+    lives = tables.job.c.state.not_in(tables.ENDED_STATES) & tables.job.c.cancel_requested_by.is_(None)
     added = select(func.coalesce(func.sum(tables.job.c.tasks_total), 0)).where(lives & (tables.job.c.owner == owner))
     return int(connection.execute(added).scalar_one())
 
@@ -48,7 +47,7 @@ def _stored(connection: Connection, owner: str) -> int:
     return int(connection.execute(added).scalar_one())
 
 
-def _refuse_jobs(owner: str, waiting: int, more: int, limit: int) -> None:
+def refuse_jobs(owner: str, waiting: int, more: int, limit: int) -> None:
     if waiting + more > limit:
         raise TooMany(
             f"{owner!r} may have {limit} jobs waiting and has {waiting}, so {more} more cannot be taken; "
@@ -56,7 +55,7 @@ def _refuse_jobs(owner: str, waiting: int, more: int, limit: int) -> None:
         )
 
 
-def _refuse_tasks(owner: str, there: int, more: int, limit: int) -> None:
+def refuse_tasks(owner: str, there: int, more: int, limit: int) -> None:
     if there + more > limit:
         raise TooMany(
             f"{owner!r} may have {limit} tasks in jobs that have not ended and has {there}, so {more} more cannot be "
@@ -64,7 +63,7 @@ def _refuse_tasks(owner: str, there: int, more: int, limit: int) -> None:
         )
 
 
-def _refuse_bytes(owner: str, there: int, more: int, limit: int) -> None:
+def refuse_bytes(owner: str, there: int, more: int, limit: int) -> None:
     if there + more > limit:
         raise TooMany(
             f"{owner!r} may have {limit // MIB} MiB of jobs stored and has {there / MIB:.1f}, so {more / MIB:.1f} more "

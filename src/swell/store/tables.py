@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import Column, Float, Index, Integer, MetaData, PrimaryKeyConstraint, String, Table, Text
 
+from swell.model.job import ENDED
+
+ENDED_STATES = [str(state) for state in ENDED]  # as they are in `job.state`
 metadata = MetaData()
 
 job = Table(
@@ -55,6 +58,11 @@ job = Table(
     Column("problem", Text, nullable=False, server_default=""),  # why not, in the words of who refused
     Index("job_by_state", "state", "ended_at"),
     Column("stored_bytes", Integer, nullable=False, server_default="0"),  # its share of what its submission brought
+    Column("tasks_stopped", Integer, nullable=False, server_default="0"),  # by us; they did not fail
+    Column("first_attempt", Integer, nullable=False, server_default="1"),  # of its present life
+    Column("identity", Text),  # of a cluster's user who submitted it; null: the server's own token, or a machine's user
+    Column("ran_s", Float, nullable=False, server_default="0"),  # of all attempts of all lives that have ended
+    Column("running_since", Float),  # null: no task of the present attempt has begun
     Index("job_by_name", "name"),
     Index(  # limits are read from it alone
         "job_by_owner", "owner", "state", "cancel_requested_by", "ended_at", "tasks_total", "stored_bytes"
@@ -80,6 +88,7 @@ attempt = Table(
     Column("asked", Text),  # null: nobody asked it to give room back
     Column("since", Text, nullable=False, server_default="{}"),  # of slots it was given later: when
     Column("lost_s", Float, nullable=False, server_default="0"),  # of its time: work that must be done again
+    Column("stopping", Text),  # null: nobody has stopped it
     PrimaryKeyConstraint("job_id", "number"),
 )
 

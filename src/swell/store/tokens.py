@@ -5,6 +5,7 @@ Of a token's secret only the hash is here. A token that is revoked is deleted; t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
@@ -36,7 +37,11 @@ class TokenRecord:
 
 
 class TokenStore:
-    """Part of the store; futures are done when it is on disk."""
+    """Part of the store; futures are done when it is on disk.
+
+    What was found is remembered, because workers show their token with each of their requests, until any token is
+    created or revoked. All of that goes through here.
+    """
 
     def __init__(
         self,
@@ -47,11 +52,36 @@ class TokenStore:
         self._write = write
         self._rows = rows
         self._clock = clock
+        self._mutex = threading.Lock()
+        self._known: dict[str, TokenRecord] = {}  #: empty while something is being changed
+        self._changing = 0  #: changes that may not be on disk yet
+        self._changes = 0  #: begun and ended
 
     def find(self, token_id: str) -> TokenRecord | None:
         """None: there never was one, or it has been revoked."""
+        with self._mutex:
+            known, before = self._known.get(token_id), self._changes
+        if known is not None:
+            return known
         rows = self._rows(select(tables.token).where(tables.token.c.id == token_id))
-        return TokenRecord(**rows[0]._mapping) if rows else None
+        found = TokenRecord(**rows[0]._mapping) if rows else None
+        with self._mutex:
+            if found is not None and not self._changing and self._changes == before:
+                self._known[token_id] = found
+        return found
+
+    def _change(self, work: Callable[[Connection], Any]) -> Future[Any]:
+        self._note_change(+1)
+        written = self._write(work)
+        written.add_done_callback(lambda _: self._note_change(-1))
+        return written
+
+    def _note_change(self, changing: int) -> None:
+        """What was read before must not be remembered after."""
+        with self._mutex:
+            self._changing += changing
+            self._changes += 1
+            self._known.clear()
 
     def named(self, owner: str, name: str) -> TokenRecord | None:
         """None: the owner has none of that name."""
@@ -60,7 +90,7 @@ class TokenStore:
         return TokenRecord(**rows[0]._mapping) if rows else None
 
     def listing(self, *, owner: str | None) -> list[TokenRecord]:
-        """Of one owner, or (None) of everybody; the oldest first."""
+        """The tokens of one owner, or (None) of everybody; the oldest first."""
         wanted = select(tables.token).order_by(tables.token.c.created_at, tables.token.c.id)
         found = wanted if owner is None else wanted.where(tables.token.c.owner == owner)
         return [TokenRecord(**row._mapping) for row in self._rows(found)]
@@ -74,7 +104,7 @@ class TokenStore:
             connection.execute(insert(tables.token), asdict(token))
             write_events(connection, [event], self._clock())
 
-        return self._write(write)
+        return self._change(write)
 
     def revoke(self, token_id: str, event: EventRecord) -> Future[None]:
         """Whoever shows it from now on is refused."""
@@ -83,7 +113,7 @@ class TokenStore:
             connection.execute(delete(tables.token).where(tables.token.c.id == token_id))
             write_events(connection, [event], self._clock())
 
-        return self._write(write)
+        return self._change(write)
 
 
 def _refuse_another(connection: Connection, token: TokenRecord) -> None:

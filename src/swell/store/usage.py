@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 
 from swell.model.usage import Account, DayOfUse, Used
 from swell.store import tables
-from swell.store.upsert import upsert
+from swell.store.kept import upsert
 
 SUMS = ("gpu_s", "cpu_s", "lost_gpu_s", "attempts")
 
@@ -19,7 +19,7 @@ def add_usage(connection: Connection, usage: dict[tuple[str, str], Used]) -> Non
 
 
 def read_usage(connection: Connection, since: str) -> list[DayOfUse]:
-    """By day, then owner."""
+    """What each owner used on each day, sorted by day, then owner."""
     days = select(tables.usage).where(tables.usage.c.day >= since).order_by(tables.usage.c.day, tables.usage.c.owner)
     return [
         DayOfUse(row.owner, row.day, Used(*(row._mapping[name] for name in SUMS))) for row in connection.execute(days)
@@ -27,7 +27,7 @@ def read_usage(connection: Connection, since: str) -> list[DayOfUse]:
 
 
 def read_totals(connection: Connection) -> dict[str, Used]:
-    """Of all time, by owner."""
+    """What each owner has used since the beginning."""
     sums = [func.sum(tables.usage.c[name]) for name in SUMS]
     rows = connection.execute(select(tables.usage.c.owner, *sums).group_by(tables.usage.c.owner))
     return {owner: Used(*used) for owner, *used in rows}

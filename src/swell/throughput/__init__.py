@@ -4,6 +4,6 @@ Public: `predict`. What was measured always wins; nothing here assumes that more
 does not belong here.
 """
 
-from swell.throughput.predict import predict
+from swell.throughput.predict import Measured, predict
 
-__all__ = ["predict"]
+__all__ = ["Measured", "predict"]

@@ -1,4 +1,4 @@
-"""`python -m swell.worker --state DIR`: the agent as a process. The embedded server starts it; it outlives it."""
+"""`python -m swell.worker --server … --token-file … --folder …`: the agent as a process, which outlives its server."""
 
 from __future__ import annotations
 
@@ -10,43 +10,93 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from swell.state import StateFolder
+from swell.errors import Rejected, SwellError
+from swell.machine.state_folder import exposure
+from swell.machine.worker_folder import WorkerFolder
+from swell.machine.worker_options import FLAGS, FlagKind, WorkerOptions, read_options
 from swell.worker import cgroups
 from swell.worker.agent import Agent
-from swell.worker.devices import Declared, offer
+from swell.worker.allocation import read_allocation
+from swell.worker.devices import WHOLE, Declared, offer
 from swell.worker.nvml import Nvml
 from swell.worker.runtimes import find_runtime, for_users
+from swell.worker.spot_notice import SpotNotice
+from swell.worker.sync import address_of
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="swell worker")
-    parser.add_argument("--state", type=Path, required=True)
-    parser.add_argument("--socket", type=Path, help="of the box server; tasks run as their users")
-    options = parser.parse_args()
-    state = StateFolder(options.state.absolute(), options.socket)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     os.umask(0o077)
-    lock = state.lock("worker")
+    try:
+        options = read_options(vars(_parser().parse_args()))
+        folder = WorkerFolder(options.folder)
+        if options.is_remote:
+            folder.prepare()
+            _look_at_token(options.token_file)
+        lock = folder.lock()
+    except SwellError as error:
+        print(f"swell: {error}", file=sys.stderr)
+        return 2
     if lock is None:
-        print(f"a worker for {state} runs already (process {state.lock_holder('worker')})", file=sys.stderr)
+        print(f"a worker for {folder} is already running (process {folder.lock_holder})", file=sys.stderr)
         return 1
-    config = state.read_json(state.config)
-    found, nvml = find_runtime(config), Nvml()
-    runtime = found if state.socket is None else for_users(found)
-    offered = offer(Declared.parse(config), nvml)
+    if _work(options, folder) and options.deletes_folder:
+        folder.remove(token_file=options.token_file)
+    return 0
+
+
+def _look_at_token(path: Path) -> None:
+    """A worker without one would try for ever; the file is read again for each request, so that it can be renewed."""
+    try:
+        path.read_bytes()
+    except OSError as error:
+        raise Rejected(
+            f"the token file {path} cannot be read ({error.strerror}); name another: --token-file"
+        ) from error
+    if found := exposure(path):
+        logging.warning("the token file %s: %s; type: chmod 600 %s", path, found, path)
+
+
+def _work(options: WorkerOptions, folder: WorkerFolder) -> bool:
+    """True: it has left for good."""
+    nvml = Nvml()
+    found = find_runtime(options.container_command, options.container_options)
+    runtime = found if options.users_runtime is None else for_users(found)
+    given = read_allocation(os.environ) if options.is_remote else WHOLE
+    offered = offer(Declared.of(options), nvml, given)
     runs_containers = "" if runtime is None else str(runtime)
     node = replace(offered, container_runtime=runs_containers, unenforced=cgroups.probe())
-    agent = Agent(state, node, nvml, runtime)
+    agent = Agent(options, folder, address_of(options), node, nvml, runtime)
 
     def close(*_: object) -> None:
-        agent.is_closing = True
+        if options.is_remote:
+            agent.terminations += 1  # its tasks are stopped, or waited for, before it goes
+        else:
+            agent.is_closing = True  # the next worker of this machine takes its tasks up
         agent.wake()
 
+    def taken_back(notice: str) -> None:
+        logging.warning("EC2 takes this machine back: %s; the tasks are stopped, and their jobs requeued", notice)
+        agent.terminations = max(agent.terminations, 2)
+        agent.wake()
+
+    if options.spot_notice:
+        SpotNotice(taken_back, os.environ).start()
     signal.signal(signal.SIGTERM, close)
     signal.signal(signal.SIGINT, close)
-    logging.info("worker %s offers its machine", os.getpid())
+    logging.info("worker %s offers its machine as %s", os.getpid(), node.id)
     agent.run()
-    return 0
+    return agent.has_left
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="swell worker", allow_abbrev=False)
+    for flag in FLAGS:
+        if flag.kind is FlagKind.SWITCH:
+            parser.add_argument(f"--{flag.name}", dest=flag.field, action="store_true", help=flag.help)
+        else:
+            parser.add_argument(f"--{flag.name}", dest=flag.field, metavar=flag.metavar, help=flag.help)
+    return parser
 
 
 if __name__ == "__main__":

@@ -10,26 +10,38 @@ tried again a little later, and the others go on (`_with`).
 
 from __future__ import annotations
 
-import json
+import hashlib
 import logging
 import os
 import select
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from swell.files.shared_cache import SharedCache, default_bytes_max
+from swell.machine.boot_clock import clock
+from swell.machine.removal import Eraser
+from swell.machine.server_address import ServerAddress
+from swell.machine.worker_folder import WorkerFolder
+from swell.machine.worker_options import WorkerOptions
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
-from swell.model.launch import Launch, RunSeen, TaskSeen
-from swell.state import StateFolder
+from swell.model.launch import CAUSE_EVICTED, CAUSE_NODE_LOST, MARGIN_S, Launch, RunSeen, TaskSeen
+from swell.model.quantity import IndexSet
 from swell.worker import cgroups
+from swell.worker.backend import find_backend
 from swell.worker.containers import Runtime
+from swell.worker.environment import ServerSeen, image_variables, read_ca
+from swell.worker.folder_meter import FolderMeter, disk_trouble
+from swell.worker.held_launches import HeldLaunch, HeldLaunches
+from swell.worker.job_files import JobFolders
+from swell.worker.leaving import Course, Situation, choose_course
 from swell.worker.limits import processes_max
-from swell.worker.machine import Alive, Machine
+from swell.worker.log_sender import LogSender
+from swell.worker.machine import Alive, Machine, UserFolders
 from swell.worker.nvml import Nvml
 from swell.worker.run import Run
 from swell.worker.sampler import Sampler
@@ -40,32 +52,32 @@ LOOK_S = 1.0  # how often logs are looked at, and tasks that no event tells of
 RETRY_S = 5.0  # a run with which something unforeseen went wrong is tried again after so long
 COMPLAINTS_MAX = 1000  # different ones that are remembered, so that each is said once
 LONELY_S = 600.0  # without a server for this long, and with nothing to run, the worker ends
+STEPS_S = 0.2  # in one turn, for the steps of all runs together
+EVENTS_MAX = 64  # keepers that have ended, in one turn; the next one has the others
+HEARD_S = 10.0  # beyond a check-in; a server that is silent for longer may not know that we are here
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What this worker has noted of a run that it is responsible for."""
-
-    launch: Launch
-    port: int
-    boot_id: str
-
-    @classmethod
-    def parse(cls, document: dict[str, Any]) -> Held:
-        return cls(Launch.from_document(document["launch"]), int(document["port"]), str(document["boot_id"]))
-
-
 class Agent:
     """This machine's runs."""
 
-    def __init__(self, state: StateFolder, node: Node, nvml: Nvml, runtime: Runtime | None) -> None:
-        self._state = state
-        self._node = node
-        self._runtime = runtime  #: None: containers cannot be run here
+    def __init__(
+        self,
+        options: WorkerOptions,
+        folder: WorkerFolder,
+        server: ServerAddress,
+        node: Node,
+        nvml: Nvml,
+        runtime: Runtime | None,
+    ) -> None:
+        self._options = options
+        self._own = folder
         self._boot_id = BOOT_ID.read_text().strip()
+        self._held = HeldLaunches(folder, self._boot_id, self._complain)
+        self._node = node = replace(node, machine=self._boot_id)
+        self._runtime = runtime  #: None: containers cannot be run here
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._bell, select.EPOLLIN)
@@ -79,31 +91,66 @@ class Agent:
         self._failing: dict[AttemptId, float] = {}  #: until when such a run is left alone; monotonic
         self._said: set[str] = set()  #: complaints that are in the log already
         self._machine: Machine | None = None  #: None: nothing has run yet
-        self._link = ServerLink(state, node, wake=self.wake)
+        self._link = ServerLink(options, folder, server, node, boot_id=self._boot_id, wake=self.wake)
         self._sampler = Sampler(nvml, wake=self.wake)
         self._gpu_files = nvml.numbers() if any(not device.simulated for device in node.devices) else {}
         self._found = node.devices  #: when the worker began; those that do not answer are not offered
         self._gpus = Watch(devices=node.devices)
         self.is_closing = False
+        self.terminations = 0  #: how often a worker elsewhere was told to end
+        self._has_failed = False
+        self._attempts = 0  #: that were taken on by this process
+        self._busy_at = clock()  #: when a task was last here
+        self._has_left = False
+        self._sender = LogSender(folder.tasks, self._link.connection, wake=self.wake) if options.is_remote else None
+        self._files = JobFolders(
+            folder.tasks, self._open_cache, self._link.connection, options.fetch_retries_max, wake=self.wake
+        )
+        self._unsent: list[TaskSeen] = []  #: ends that are not told before the server has the log
+        self._eraser: Eraser | None = None  #: None: nothing was to be erased yet
+        self._meter = FolderMeter(folder.root, options.folder_mib_max, wake=self.wake)
+
+    def _open_cache(self) -> SharedCache:
+        most = self._options.cache_mib_max
+        root = self._options.cache or self._own.cache
+        return SharedCache(root, bytes_max=default_bytes_max(root) if most is None else most << 20)
+
+    @property
+    def has_left(self) -> bool:
+        """It runs nothing any more, and the server has forgotten it."""
+        return self._has_left
 
     def wake(self) -> None:
         os.eventfd_write(self._bell, 1)
 
     def run(self) -> None:
-        store = self._state.tasks / ".store"
-        if store.exists():
-            self._link.store = store.read_text()
+        if self._own.store.exists():
+            self._link.store = self._own.store.read_text()
             self._take_up_all()
         self._link.start()
+        if self._sender is not None:
+            self._sender.start()
+        self._meter.start()
         if any(not device.simulated for device in self._node.devices):
             self._sampler.start()
-        while not self.is_closing and not self._is_lonely():
-            self._turn()
+        while not self.is_closing and not self._is_lonely() and not self._has_left:
+            self._turn_or_fail()
         if self._machine is not None and self._machine.groups is not None:
             self._machine.groups.close()  # stays where a task is left
 
+    def _turn_or_fail(self) -> None:
+        """A worker elsewhere is nobody's child: what goes wrong in it does not leave its tasks alone."""
+        try:
+            self._turn()
+        except Exception as error:
+            if not self._options.is_remote:
+                raise
+            self._complain(f"the worker's main loop failed and continues: {error!r}", error)
+            self._has_failed = True
+            time.sleep(LOOK_S)
+
     def _turn(self) -> None:
-        events = self._epoll.poll(self._patience())
+        events = self._epoll.poll(self._patience(), EVENTS_MAX)
         now = time.monotonic()
         for descriptor, _ in events:
             if descriptor == self._bell:
@@ -113,13 +160,56 @@ class Agent:
                 self._epoll.unregister(descriptor)
                 self._with(run, partial(run.keeper_ended, task, now), now)
         self._converge(now)
+        budget_s = STEPS_S / max(1, sum(not run.is_finished for run in self._runs.values()))
         for attempt, run in self._runs.items():
             if not run.is_finished and now >= self._failing.get(attempt, 0.0):
-                self._with(run, partial(run.step, now), now)
+                self._with(run, partial(run.step, now, budget_s), now)
         self._look_at_logs(now)
         self._look_at_gpus()
+        if self._options.is_remote:
+            self._keep_lease(now)
+            self._follow_course(now)
         self._tell()
         self._drop_unwanted()
+
+    # -- a worker elsewhere ------------------------------------------------------------------------------------
+
+    def _keep_lease(self, now: float) -> None:
+        """The server may start its tasks elsewhere `MARGIN_S` after the lease: here they are killed well before."""
+        over_s = clock() - self._link.heard_at - self._options.lease_s
+        if over_s > 0:
+            within_s = max(0.0, MARGIN_S / 2 - over_s)
+            for run in self._runs.values():
+                self._with(run, partial(run.give_back, CAUSE_NODE_LOST, now, within_s=within_s), now)
+
+    def _follow_course(self, now: float) -> None:
+        course = choose_course(self._options, self._situation())
+        is_leaving = course is not Course.STAY or self._link.left_at_version is not None
+        self._link.set_leaving(is_leaving=is_leaving or self._meter.is_full, for_good=is_leaving)
+        if course is Course.STOP:
+            for run in self._runs.values():
+                self._with(run, partial(run.give_back, CAUSE_EVICTED, now), now)
+        if not is_leaving or not self._is_idle():
+            return
+        if not self._link.store:  # no server has ever answered: none has to be told
+            self._has_left = True
+        elif self._link.left_at_version is not None and self._link.has_told_all:
+            self._has_left = self._link.leave()
+
+    def _situation(self) -> Situation:
+        if not self._is_idle():
+            self._busy_at = clock()
+        return Situation(
+            self.terminations,
+            self._has_failed,
+            self._attempts,
+            clock() - self._busy_at,
+            clock() - self._link.heard_at < self._options.check_in_s + HEARD_S,
+        )
+
+    def _is_idle(self) -> bool:
+        is_over = all(self._seen(run).is_finished for run in self._runs.values())
+        return is_over and not self._unsent and not self._news
 
     def _with(self, run: Run, do: Callable[[], None], now: float) -> None:
         """Nothing that one run meets ends the loop of all."""
@@ -127,7 +217,7 @@ class Agent:
         try:
             do()
         except Exception as error:  # noqa: BLE001  whatever it is
-            self._complain(f"attempt {attempt} is looked at again in {RETRY_S:.0f} s: {error!r}", error)
+            self._complain(f"attempt {attempt} will be checked again in {RETRY_S:.0f} s: {error!r}", error)
             self._failing[attempt] = now + RETRY_S
         else:
             self._failing.pop(attempt, None)
@@ -146,7 +236,8 @@ class Agent:
         deadlines += self._failing.values()
         if self._is_behind or any(run.alive or run.needs_looking for run in self._runs.values()):
             deadlines.append(self._next_look)
-        return max(0.0, min([*deadlines, now + LONELY_S / 10]) - now)
+        longest_s = LOOK_S if self._options.is_remote else LONELY_S / 10  # leases and idle times end without an event
+        return max(0.0, min([*deadlines, now + longest_s]) - now)
 
     def _look_at_logs(self, now: float) -> None:
         if now < self._next_look:
@@ -165,7 +256,7 @@ class Agent:
             try:
                 self._gpus.take(sample, [run.claim() for run in self._runs.values() if not run.is_finished])
             except Exception as error:  # noqa: BLE001  what processes on the GPUs say must not end this
-                self._complain(f"what the GPUs do could not be told apart: {error!r}", error)
+                self._complain(f"GPU use could not be attributed to jobs: {error!r}", error)
         self._link.gpu_utilization = self._gpus.utilization(time.monotonic())
         if not samples:
             return
@@ -176,8 +267,8 @@ class Agent:
             self._link.offer(node)
 
     def _is_lonely(self) -> bool:
-        silent = time.monotonic() - self._link.heard_at > LONELY_S
-        gone = not self._state.root.exists()
+        silent = clock() - self._link.heard_at > LONELY_S and not self._options.is_remote
+        gone = not self._own.root.exists()
         return (silent or gone) and not any(run.alive for run in self._runs.values())
 
     # -- what should run ---------------------------------------------------------------------------------------
@@ -185,15 +276,16 @@ class Agent:
     def _converge(self, now: float) -> None:
         desired, is_new_server = self._link.take()
         if is_new_server:
-            self._told = {attempt: self._seen(run) for attempt, run in self._runs.items()}
+            self._unsent.clear()
             self._news.clear()
-            everything = [task for run in self._runs.values() for task in run.everything()]
-            self._link.tell_all(everything, list(self._told.values()))
+            tasks = self._sent([task for run in self._runs.values() for task in run.everything()])
+            self._told = {attempt: self._seen(run) for attempt, run in self._runs.items()}  # knows what is not told
+            self._link.tell_all(tasks, list(self._told.values()))
         if desired is not None:
             self._apply(desired, now)
 
     def _apply(self, desired: Desired, now: float) -> None:
-        wanted = {launch.attempt: launch for launch in desired.launches}
+        wanted = {launch.attempt: self._at_home(launch) for launch in desired.launches}
         for attempt, run in list(self._runs.items()):
             if attempt not in wanted:
                 self._with(run, partial(self._let_go, run, now), now)
@@ -201,11 +293,27 @@ class Agent:
             try:
                 self._take_on(launch, now)
             except OSError as error:  # most likely a full disk
-                log.warning("attempt %s cannot be taken on yet: %s", launch.attempt, error)
+                log.warning("attempt %s cannot be started yet: %s", launch.attempt, error)
                 self._is_behind = True
+                self._tell_not_begun(launch, error)
             except Exception as error:  # noqa: BLE001  the others are taken on
-                self._complain(f"attempt {launch.attempt} cannot be taken on: {error!r}", error)
+                self._complain(f"attempt {launch.attempt} cannot be started: {error!r}", error)
                 self._is_behind = True
+
+    def _tell_not_begun(self, launch: Launch, error: OSError) -> None:
+        """Why nothing of it runs. One that is to stop, and of which nothing is noted here, is over."""
+        if launch.is_dealt:  # what is said of an array that is dealt names the indices that are held here
+            return
+        is_over = launch.is_stopping and not self._held.is_noted(launch.attempt)
+        left = 0 if is_over else len(IndexSet.parse(launch.indices))
+        seen = RunSeen(launch.attempt, launch.node, launch.revision, (), left, is_over, trouble=disk_trouble(error))
+        self._link.tell([], [seen])
+
+    def _at_home(self, launch: Launch) -> Launch:
+        """A job with files of its own runs in a copy of them."""
+        if launch.files is None:
+            return launch
+        return replace(launch, workdir=str(self._files.home(launch.attempt) / launch.workdir))
 
     def _take_on(self, launch: Launch, now: float) -> None:
         known = self._runs.get(launch.attempt)
@@ -213,7 +321,7 @@ class Agent:
             self._begin(launch, now)
         elif known.launch != launch:
             known.change(launch, now)
-            self._write(known.launch, port=known.port)
+            self._held.write(known.launch, port=known.port)
 
     def _let_go(self, run: Run, now: float) -> None:
         """The server no longer wants it: end what lives. Its logs stay until they are erased."""
@@ -223,36 +331,45 @@ class Agent:
             run.change(stop, now)
 
     def _drop_unwanted(self) -> None:
-        for attempt in [attempt for attempt in self._unwanted if self._runs[attempt].is_finished]:
+        """Not before the server has their logs: a machine that was out of reach has what nobody has read yet."""
+        unsent = {task.attempt for task in self._unsent}
+        for attempt in [one for one in self._unwanted if self._runs[one].is_finished and one not in unsent]:
             del self._runs[attempt]
             self._failing.pop(attempt, None)
             self._told.pop(attempt, None)
             self._unwanted.discard(attempt)
-            (self._folder(attempt) / "launch.json").unlink(missing_ok=True)
+            self._held.forget(attempt)
+            self._files.forget(attempt)
+            self._erase_sent(attempt)
+
+    def _erase_sent(self, attempt: AttemptId) -> None:
+        """What the server has is not kept here."""
+        if self._sender is None:
+            return
+        self._sender.forget(attempt)
+        self._eraser = self._eraser or Eraser(self._own.tasks)
+        self._eraser.erase(str(attempt))
 
     def _begin(self, launch: Launch, now: float) -> None:
-        store = self._state.tasks / ".store"
-        if not store.exists():
-            store.write_text(self._link.store)
-        folder = self._folder(launch.attempt)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        held = self._held(folder / "launch.json")
-        port = held.port if held else _free_port()
-        if not held:
-            self._write(launch, port=port)
-        self._add(launch, port=port, boot_id=held.boot_id if held else self._boot_id, now=now)
+        if not self._own.store.exists():
+            self._own.store.write_text(self._link.store)
+        self._folder(launch.attempt).mkdir(mode=0o700, exist_ok=True)
+        held = self._held.noted(launch.attempt) or self._held.write(launch, port=_free_port())
+        self._add(replace(held, launch=launch), now=now)
 
-    def _add(self, launch: Launch, *, port: int, boot_id: str, now: float) -> None:
-        caller = self._state.read_json(self._state.tasks / ".environments" / launch.environment)
+    def _add(self, held: HeldLaunch, *, now: float) -> None:
+        launch = held.launch
+        caller = self._own.read_json(self._own.environments / launch.environment)
         if self._machine is None:
             self._machine = self._look_around()
         machine = self._machine
-        run = Run(machine, launch, self._folder(launch.attempt), caller, port=port)
+        run = Run(machine, launch, self._folder(launch.attempt), caller, port=held.port)
         try:
-            run.take_up(boot_id=boot_id, now=now)
+            run.take_up(boot_id=held.boot_id, now=now)
         except Exception:
             self._unwatch(run)
             raise
+        self._attempts += 1
         self._runs[launch.attempt] = run  # not before: what is not known to have begun could begin a second time
         if launch.is_stopping:
             run.change(launch, now)
@@ -268,56 +385,49 @@ class Agent:
             self._boot_id,
             self._watch,
             self._news.append,
-            self._state.sockets,
+            self._options.jobs_sockets,
             self._runtime,
-            self._state if self._state.socket is not None else None,
+            self._user_folders(),
             groups,
-            processes_max(self._state.read_json(self._state.config).get("task_processes_max")),
+            processes_max(self._options.task_processes_max),
             self._gpu_files,
+            self._files,
+            self._server_seen(),
+            image_variables(os.environ, find_backend(os.environ)) if self._options.is_remote else {},
         )
+
+    def _server_seen(self) -> ServerSeen | None:
+        options = self._options
+        return ServerSeen(options.server, options.fingerprint, read_ca(options.ca)) if options.is_remote else None
+
+    def _user_folders(self) -> UserFolders | None:
+        own, runtime = self._own, self._options.users_runtime
+        return None if runtime is None else UserFolders(own.tokens, own.checkpoints, own.library, runtime)
 
     def _find_groups(self) -> cgroups.Groups | None:
         """Where an earlier life of ours had them: what it started must be found again."""
-        noted = self._state.tasks / ".cgroups"
+        noted = self._own.cgroups
         before = tuple(Path(line) for line in noted.read_text().splitlines()) if noted.exists() else ()
-        found = cgroups.find(self._link.store, before)
+        found = cgroups.find(self._groups_name(before), before)
         if found is not None:
             noted.write_text("\n".join(str(base.folder) for base in found.bases))
         return found
 
-    def _write(self, launch: Launch, *, port: int) -> None:
-        """On disk before anything of it begins: after a power cut this says which boot it belonged to."""
-        folder = self._folder(launch.attempt)
-        held = self._held(folder / "launch.json")
-        boot_id = held.boot_id if held else self._boot_id
-        document = {"launch": launch.to_document(), "port": port, "boot_id": boot_id}
-        beside = folder / ".launch.json"
-        with beside.open("w") as file:
-            json.dump(document, file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(folder / "launch.json")
+    def _groups_name(self, before: tuple[Path, ...]) -> str:
+        """Two workers of one server may be on one machine: the first that leaves must not remove the other's groups."""
+        if before:
+            return before[0].name.removeprefix("swell-")
+        own = hashlib.sha256(self._node.id.encode()).hexdigest()[:8]
+        return f"{self._link.store}-{own}" if self._options.is_remote else self._link.store
 
     def _take_up_all(self) -> None:
         """Everything an earlier life of this worker was responsible for."""
-        for path in sorted(self._state.tasks.glob("[0-9]*/launch.json")):
-            held = self._held(path)
-            if held is None:
-                continue
-            log.info("taking up attempt %s", held.launch.attempt)
+        for held in self._held.all():
+            log.info("taking over attempt %s", held.launch.attempt)
             try:
-                self._add(held.launch, port=held.port, boot_id=held.boot_id, now=time.monotonic())
+                self._add(held, now=time.monotonic())
             except Exception as error:  # noqa: BLE001  the server names it again, and the others are taken up
-                self._complain(f"attempt {held.launch.attempt} cannot be taken up yet: {error!r}", error)
-
-    def _held(self, path: Path) -> Held | None:
-        """None: there is none, or it cannot be read."""
-        try:
-            document = self._state.read_json(path)
-            return Held.parse(document) if document else None
-        except (KeyError, TypeError, ValueError, AttributeError, IsADirectoryError) as error:
-            self._complain(f"{path} cannot be read, and counts as absent: {error!r}", error)
-            return None
+                self._complain(f"attempt {held.launch.attempt} cannot be taken over yet: {error!r}", error)
 
     def _watch(self, descriptor: int, run: Run, task: Alive) -> None:
         self._watched[descriptor] = (run, task)
@@ -331,16 +441,38 @@ class Agent:
             task.close()
 
     def _folder(self, attempt: AttemptId) -> Path:
-        return self._state.tasks / str(attempt)
+        return self._own.tasks / str(attempt)
 
     # -- what was seen -----------------------------------------------------------------------------------------
 
     def _seen(self, run: Run) -> RunSeen:
         seen, gpu = run.seen(), self._gpus.seen(run.launch.attempt)
+        if seen.is_finished and any(task.attempt == seen.attempt for task in self._unsent):
+            seen = replace(seen, is_finished=False)  # its ends are not told yet
+        if seen.is_finished and run.launch.files is not None:
+            sending = self._files.sent(run.launch)
+            trouble = sending.problem and f"its outputs on {run.launch.node} were not sent: {sending.problem}"
+            has_sent = sending.is_done or bool(sending.problem)
+            seen = replace(seen, is_finished=has_sent, trouble=trouble or sending.trouble or seen.trouble)
         return seen if gpu is None else replace(seen, gpu=gpu)
 
+    def _sent(self, tasks: list[TaskSeen]) -> list[TaskSeen]:
+        """Those that can be told: of a task whose log the server lacks, the end is told later."""
+        if self._sender is None:
+            return tasks
+        for task in tasks:
+            self._sender.follow(task.attempt, task.index, has_ended=task.ended_at is not None)
+        known = {task for task in tasks if task.ended_at is None or self._sender.is_done(task.attempt, task.index)}
+        self._unsent += [task for task in tasks if task not in known and task not in self._unsent]
+        return [task for task in tasks if task in known]
+
+    def _take_news(self) -> list[TaskSeen]:
+        news, self._news[:] = self._news[:], []
+        waiting, self._unsent = self._unsent, []
+        return self._sent([*waiting, *news])
+
     def _tell(self) -> None:
-        changed = []
+        news, changed = self._take_news(), []
         is_urgent = False
         for attempt, run in self._runs.items():
             seen, before = self._seen(run), self._told.get(attempt)
@@ -348,8 +480,7 @@ class Agent:
                 self._told[attempt] = seen
                 changed.append(seen)
                 is_urgent |= _is_awaited(run, before, seen)
-        if self._news or changed:
-            news, self._news[:] = self._news[:], []
+        if news or changed:
             self._link.tell(news, changed, is_urgent=is_urgent)
 
 
@@ -363,7 +494,7 @@ def _is_awaited(run: Run, before: RunSeen | None, seen: RunSeen) -> bool:
 
 
 def _free_port() -> int:
-    """A port nobody listens on now, for the gang's rendezvous."""
+    """A port nobody listens on now at any address of this machine, for the gang's rendezvous."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("", 0))
         return int(probe.getsockname()[1])

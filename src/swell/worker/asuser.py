@@ -20,18 +20,19 @@ import re
 import subprocess
 from pathlib import Path
 
-from swell.users import User
+from swell.machine.keyring import new_keyring
+from swell.machine.users import User, open_without_waiting
 from swell.worker.tasks import DEFAULT_SIGNALS
 
 # Descriptors: 3 the environment, 4 the lock, 5 what the user's shell has to say to the keeper. What comes there is the
-# user's: a little of it is read, after a code that is ours, and only words that are known count.
+# user's: a little of it is kept, and read after a code that is ours, and only words that are known count.
 _KEEPER = """\
 trap : HUP INT QUIT USR1 USR2 ALRM TERM
 _swell_task=$1 _swell_lane=$2 _swell_note=
 shift 2
-BEGIN"$@" 4>&- 5> "$_swell_task/.said"
+BEGIN"$@" 4>&-
 _swell_code=$?
-[ "$_swell_code" != 125 ] || _swell_note=$(head -c 16 "$_swell_task/.said")
+[ "$_swell_code" != 125 ] || _swell_note=$(head -c 16 /proc/self/fd/5 | tr -d '\\0')
 case $_swell_note in .workdir | .container | .lost | .fence) ;; *) _swell_note= ;; esac
 : > "$_swell_task/exit.$_swell_code$_swell_note"
 END"""
@@ -42,7 +43,10 @@ _REMOVE = '_swell_step=remove "$@" > /dev/null 2>&1 4>&- 5>&1 && : > "$_swell_ta
 KEEPER = _KEEPER.replace("BEGIN", _BEGUN).replace("END", _EXIT)
 CONTAINER_KEEPER = _KEEPER.replace("BEGIN", _BEGUN).replace("END", _REMOVE + _EXIT)
 WAITING_KEEPER = _KEEPER.replace("BEGIN", "").replace("END", _REMOVE + _EXIT)  # for one that has begun long ago
+# What protects the service from the kernel's hunger for memory does not protect what it runs for users.
 ENTER = """\
+{ read -r _swell_adj || [ -n "$_swell_adj" ]; } 2> /dev/null < /proc/self/oom_score_adj
+case $_swell_adj in -*) echo 0 > /proc/self/oom_score_adj ;; esac
 while [ "$1" != -- ]; do
   echo 0 > "$1/cgroup.procs" || { echo .fence >&5; exit 125; }
   shift
@@ -64,6 +68,7 @@ KEEPER_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 MARKS = ("SWELL_STORE", "SWELL_ATTEMPT", "SWELL_TASK_INDEX")  # by which a keeper is known again
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # no shell passes on a variable of another name
 OF_THE_SHELL = frozenset({"OPTIND", "PPID", "IFS", "LINENO", "UID", "EUID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO"})
+SAID_BYTES = 16  # more than any word that counts; what the keeper reads
 HIGH = 10  # above the descriptors that the keeper gets
 
 
@@ -86,10 +91,12 @@ def spawn(
         log = _open(f"{folder}/log", os.O_WRONLY | os.O_APPEND, stack)
         os.fchown(log, user.uid, user.gid)  # so that the task can open /dev/stdout
         variables = _anonymous(environment_script(env), stack)
+        said = _few_words(stack)
         # A container's script has something to say; any other command has not.
         script = INNER.replace("SILENCE", "exec 5>&-" if keeper is KEEPER else "")
         inner = ["/bin/sh", "-c", script, "swell-task", f"{umask:04o}", workdir, *command]
         become = [*enter_argv(groups), *become_argv(user), *inner]
+        stack.enter_context(new_keyring())
         return os.posix_spawn(
             "/bin/sh",
             ["swell-keeper", "-c", keeper, "swell-keeper", folder, str(lane), *become],
@@ -100,6 +107,7 @@ def spawn(
                 (os.POSIX_SPAWN_DUP2, log, 2),
                 (os.POSIX_SPAWN_DUP2, variables, 3),
                 (os.POSIX_SPAWN_DUP2, lock, 4),
+                (os.POSIX_SPAWN_DUP2, said, 5),
             ],
             setsid=True,
             setsigmask=(),
@@ -109,7 +117,7 @@ def spawn(
 
 def enter_argv(groups: tuple[Path, ...]) -> list[str]:
     """Words before a command that put it into control groups; what cannot enter them does not run."""
-    return ["/bin/sh", "-c", ENTER, "swell-enter", *map(str, groups), "--"] if groups else []
+    return ["/bin/sh", "-c", ENTER, "swell-enter", *map(str, groups), "--"]
 
 
 def send(
@@ -123,7 +131,7 @@ def send(
     """A command that is no task, as that user; what it says is not heard, unless a descriptor for it is given."""
     script = INNER.replace("/proc/self/fd/3", "/proc/self/fd/0").replace("exec 3<&-", "exec < /dev/null")
     inner = ["/bin/sh", "-c", script.replace("SILENCE", ""), "swell-sent", "0077", "/", *command]
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, new_keyring():
         return subprocess.Popen(
             [*enter_argv(groups), *become_argv(user), *inner],
             env={"PATH": KEEPER_PATH},
@@ -148,7 +156,8 @@ def environment_script(env: dict[str, str]) -> bytes:
 
 
 def _open(path: str, flags: int, stack: contextlib.ExitStack) -> int:
-    made = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    made = open_without_waiting(path, flags | os.O_CREAT)
+    os.set_blocking(made, True)  # what inherits it writes as to any file
     return _raised(made, stack)
 
 
@@ -156,6 +165,14 @@ def _anonymous(data: bytes, stack: contextlib.ExitStack) -> int:
     made = os.memfd_create("swell-environment", os.MFD_CLOEXEC)
     with open(made, "wb", closefd=False) as file:
         file.write(data)
+    return _raised(made, stack)
+
+
+def _few_words(stack: contextlib.ExitStack) -> int:
+    """Of a fixed size, and on no disk: a file of root's that users' programs can write would be under no quota."""
+    made = os.memfd_create("swell-said", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(made, SAID_BYTES)
+    fcntl.fcntl(made, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
     return _raised(made, stack)
 
 

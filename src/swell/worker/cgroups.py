@@ -92,12 +92,6 @@ def find(store: str, before: tuple[Path, ...] = ()) -> Groups | None:
     return None if holding is None else _with_limits(holding, hierarchies, store)
 
 
-def find_base(store: str) -> Path | None:
-    """A folder for groups that hold processes and limit nothing; None: no hierarchy lets us make one."""
-    found = _holding(_mounted(), store, ())
-    return None if found is None else found.folder
-
-
 def _mounted() -> list[Hierarchy]:
     with open("/proc/self/mountinfo", "rb") as mounts, open("/proc/self/cgroup", "rb") as own:  # noqa: PTH123
         return list(parse(mounts.read(), own.read()))
@@ -113,7 +107,7 @@ def probe() -> tuple[tuple[str, str], ...]:
     """What cannot be limited here, in words, and why not. Nothing is left of the attempt."""
     found = find(f"probe-{os.getpid()}")
     if found is None:
-        return tuple((limit, "no control group can be made here") for limit in LIMITING.values())
+        return tuple((limit, "no control group can be created here") for limit in LIMITING.values())
     found.close()
     return tuple((LIMITING[limit], why) for limit, why in found.unenforced)
 
@@ -211,13 +205,13 @@ def _limiting(limit: str, holding: Base, hierarchies: list[Hierarchy], store: st
         if limit in one.controllers:
             base = _make(one, store)
             if base is None:
-                return None, f"we may not make control groups in {one.folder}"
+                return None, f"no permission to create control groups in {one.folder}"
             why = _hand_down(one, base, limit) if one.version == 2 else ""
             return (None, why) if why else (base, "")
     if limit == "devices" and holding.version == 2:
         why = devicefilter.problem()
         return (None, why) if why else (holding, "")
-    return None, f"the kernel offers no control group for {limit} here"
+    return None, f"the kernel has no control group for {limit} here"
 
 
 def _hand_down(one: Hierarchy, base: Base, limit: str) -> str:
@@ -227,7 +221,7 @@ def _hand_down(one: Hierarchy, base: Base, limit: str) -> str:
             _enable(one.folder, limit)
         _write(base.folder / "cgroup.subtree_control", f"+{limit}")
     except OSError as error:
-        return f"{one.folder} does not hand it down: {error.strerror}; systemd 254 arranges that for the service"
+        return f"{one.folder} does not delegate it: {error.strerror}; systemd 254 arranges that for the service"
     return ""
 
 

@@ -14,25 +14,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from swell.model.container import container_name
-from swell.model.launch import CAUSE_MEMORY, Launch
+from swell.machine.library import installed_packages
+from swell.model.launch import CAUSE_MEMORY, Launch, container_name
+from swell.model.task_environment import OF_ONE_ATTEMPT
 from swell.worker import processes, tasks
 from swell.worker.containers import (
     Outside,
     Runtime,
     client_variables,
     inside_variables,
+    needs_socket,
     remove_words,
     render_keeper_command,
     render_run,
     render_waiter,
     sources,
 )
-from swell.worker.environment import OF_ONE_ATTEMPT
-from swell.worker.limits import Limits
+from swell.worker.limits import TaskLimits
 from swell.worker.machine import Machine
 from swell.worker.plain import PlainTasks
-from swell.worker.runtimes import failure_text, library, refuse_missing, refuse_taken
+from swell.worker.runtimes import failure_text, refuse_missing, refuse_taken
 from swell.worker.tasks import Found
 
 ANSWER_S_MAX = 20.0  # a runtime that does not answer for so long does not hold up everything else
@@ -68,12 +69,12 @@ class ContainedTasks:
         self._store = machine.store
         self._asked: dict[int, subprocess.Popen[bytes]] = {}
         self._killed: set[int] = set()
-        self.prepare = outer.prepare
+        self.prepare, self.take_lanes = outer.prepare, outer.take_lanes
         self.start_beside = outer.start_beside
         self.has_left_nothing = outer.has_left_nothing
         self.bury = outer.bury
         self.members = outer.members
-        self.ask_all, self.kill_all, self.clean_up = outer.ask_all, outer.kill_all, outer.clean_up
+        self.kill_all, self.clean_up = outer.kill_all, outer.clean_up
 
     def name(self, index: int) -> str:
         return container_name(self._store, self._launch.attempt, index)
@@ -101,10 +102,9 @@ class ContainedTasks:
         )
         return self._spawn(index, lane, words, self.environment(variables))
 
-    def _limits(self, lane: int) -> Limits | None:
+    def _limits(self, lane: int) -> TaskLimits | None:
         """What its runtime keeps it to; None: we do."""
-        given = next((one for one in self._launch.lanes if one.number == lane), None)
-        return self._machine.limits_of(given)
+        return self._machine.limits_of(self._outer.lane(lane))
 
     def _refuse(self, outside: Outside) -> None:
         refuse_missing(sources(self._container, outside), self._launch.workdir)
@@ -115,7 +115,11 @@ class ContainedTasks:
 
     def _outside(self, env: dict[str, str]) -> Outside:
         token = env.get("KUBEFLOW_TRAINER_SERVER_TOKEN", "")
-        return Outside(self._launch.workdir, env.get("SWELL_CHECKPOINTS", ""), token, str(self._sockets), library())
+        sockets = str(self._sockets) if self._sockets and needs_socket(env, self._container) else ""
+        return Outside(self._launch.workdir, env.get("SWELL_CHECKPOINTS", ""), token, sockets, self._library())
+
+    def _library(self) -> tuple[str, ...]:
+        return installed_packages()
 
     def inspect(self, index: int) -> Found:
         return self._outer.inspect(index)
@@ -124,12 +128,19 @@ class ContainedTasks:
         """It waits for the container, and records."""
         if not self._exists(index):
             return None
+        self._end_clients(index)
         folder = self._folder / str(index)
         env = self.environment({**shared, "SWELL_TASK_INDEX": str(index)})
         script = render_waiter(self._runtime)
         pid = tasks.spawn(str(folder), lane, (self.name(index),), "/", self._launch.umask, env, script=script)
         self._note_keeper(index, lane, pid)
         return pid
+
+    def _end_clients(self, index: int) -> None:
+        """docker's may outlive its keeper and go on copying, as the next one's will. OSError: it is not gone yet."""
+        before = self.inspect(index).pid if self._runtime.is_docker else None
+        if before is not None and processes.end_session(before, self._outer.marks_of(index)):
+            raise BlockingIOError(f"the client of {self.name(index)} is being stopped")
 
     def _exists(self, index: int) -> bool:
         """OSError: docker's engine does not answer, so nobody can say; a container that may live keeps its GPUs."""
@@ -179,6 +190,13 @@ class ContainedTasks:
         if left:
             self._call(*remove_words(self._runtime), *left)
         return True
+
+    def ask_all(self) -> None:
+        """A client that outlived its keeper is killed: podman's would write into the job's log that its container is
+        gone.
+        """
+        processes.kill_program(Path(self._runtime.command[0]).name, self._outer.members())
+        self._outer.ask_all()
 
     def _left_of(self, indices: Iterable[int]) -> list[str]:
         """Those that their keepers did not live to remove."""

@@ -17,23 +17,20 @@ has them in its environment and is told their names.
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from swell.model.container import INSIDE, SOCKET_NAME
+from swell.machine.processes import module_argv
 from swell.model.job import Container
-from swell.model.launch import CAUSE_MEMORY
+from swell.model.launch import CAUSE_MEMORY, INSIDE, SOCKET_NAME, is_clients_own
 from swell.worker import dockerkeeper
-from swell.worker.limits import Limits, shares_of
+from swell.worker.limits import TaskLimits, shares_of
 
 SDK = f"{INSIDE}/sdk"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the machine's: a container's own 64 MB are too few for data loaders and NCCL
 TOKEN = f"{INSIDE}/token"
 RUN = f"{INSIDE}/run"
 CODE_WITHIN_S = 10  # a container that has ended tells its code at once, unless its monitor was killed with it
-#: What the runtime's client itself goes by; a job's own values of these are written out instead.
-CLIENTS_OWN = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_", "LD_", "CONTAINER", "DOCKER_", "DBUS_")
 
 _BEGIN = """\
 trap : HUP INT QUIT USR1 USR2 ALRM TERM
@@ -115,7 +112,7 @@ class Outside:
     workdir: str
     checkpoints: str = ""  #: empty: none
     token: str = ""  #: a file; empty: none
-    sockets: str = ""  #: the folder of the socket that jobs report through
+    sockets: str = ""  #: the folder of the socket that jobs report through; empty: none
     packages: tuple[str, ...] = ()  #: the in-job library's folders
 
 
@@ -130,7 +127,7 @@ def render_run(
     umask: int,
     devices: tuple[str, ...],
     variables: dict[str, str],
-    limits: Limits | None = None,
+    limits: TaskLimits | None = None,
 ) -> tuple[str, ...]:
     """The words after `run`, but for who the user is: that is found out where it runs.
 
@@ -142,6 +139,7 @@ def render_run(
     if not runtime.is_docker:
         words += ["--log-driver", "passthrough", "--http-proxy=false", "--umask", f"{umask:04o}"]
     words += ["--workdir", outside.workdir, *_network(container), *_volumes(container, outside)]
+    words += ["--shm-size", f"{container.shm_mib}m"] if container.shm_mib else []
     words += _gpus(runtime, tuple(device for device in devices if not is_simulated(device)))
     words += _variables(variables) + _limits(limits)
     return (*words, *runtime.options, container.image, *command)
@@ -183,8 +181,7 @@ def _identity(runtime: Runtime) -> str:
 
 def _filled(script: str, runtime: Runtime) -> str:
     remove = shlex.join(remove_words(runtime))
-    # -I: the script has the job's own variables, PYTHONPATH among them
-    read_on = shlex.join((sys.executable, "-I", "-m", "swell.worker.dockerlog"))
+    read_on = shlex.join(module_argv("swell.worker.dockerlog", sees_environment=False))
     script = script.replace("CODE_WITHIN_S", str(CODE_WITHIN_S)).replace("REMOVE", remove).replace("READ_ON", read_on)
     script = script.replace("OUT_OF_MEMORY", CAUSE_MEMORY)
     return script.replace("RUNTIME", str(runtime))
@@ -201,15 +198,20 @@ def inside_variables(variables: dict[str, str], container: Container, devices: t
     moved = {"PYTHONPATH": f"{SDK}:{own_path}" if own_path else SDK}
     if "KUBEFLOW_TRAINER_SERVER_TOKEN" in variables:
         moved["KUBEFLOW_TRAINER_SERVER_TOKEN"] = TOKEN
-    if container.ports:
+    if needs_socket(variables, container):
         moved["SWELL_JOBS_SOCKET"] = f"{RUN}/{SOCKET_NAME}"
     # Images of NVIDIA say "all"; without a GPU of its own a task must see none.
     return {**variables, **moved, "NVIDIA_VISIBLE_DEVICES": ",".join(real) or "void"}
 
 
+def needs_socket(variables: dict[str, str], container: Container) -> bool:
+    """It is told to report there, or has a network of its own, in which the server has no address."""
+    return "SWELL_JOBS_SOCKET" in variables or bool(container.ports)
+
+
 def client_variables(caller: dict[str, str], variables: dict[str, str]) -> dict[str, str]:
     """What the runtime's client sees: the caller's, and what it hands on."""
-    return {**caller, **{name: text for name, text in variables.items() if not name.startswith(CLIENTS_OWN)}}
+    return {**caller, **{name: text for name, text in variables.items() if not is_clients_own(name)}}
 
 
 def is_simulated(device: str) -> bool:
@@ -223,7 +225,7 @@ def sources(container: Container, outside: Outside) -> tuple[str, ...]:
 
 def _network(container: Container) -> list[str]:
     if not container.ports:
-        return ["--network", "host"]  # gangs meet on loopback, and the server listens there
+        return ["--network", "host"]  # gangs meet on loopback, and the server listens there, too
     # With every capability dropped, root in the container could not listen on port 80 either.
     words = ["--sysctl", "net.ipv4.ip_unprivileged_port_start=0"]
     return words + [word for host, inside in container.ports for word in ("--publish", f"{host}:{inside}")]
@@ -240,21 +242,24 @@ def _volumes(container: Container, outside: Outside) -> list[str]:
 
 def _mounted(container: Container, outside: Outside) -> list[tuple[str, str, bool]]:
     asked = [(mount.source, mount.target, mount.is_read_only) for mount in container.mounts]
-    folders = (outside.workdir, outside.checkpoints, SHARED_MEMORY)
+    asked += [(volume.folder, volume.target, volume.is_read_only) for volume in container.volumes]
+    memory = "" if container.shm_mib else SHARED_MEMORY  # one of its own size is its own
+    folders = (outside.workdir, outside.checkpoints, memory)
     own = [(folder, folder, False) for folder in folders if folder not in ("", "/")]
     ours = [(package, f"{SDK}/{PurePosixPath(package).name}", True) for package in outside.packages]
     ours += [(outside.token, TOKEN, True)] if outside.token else []
-    ours += [(outside.sockets, RUN, True)] if container.ports else []
+    ours += [(outside.sockets, RUN, True)] if outside.sockets else []
     # A folder that one of the job's own mounts covers is in the container already, or means another one there.
     covering = [PurePosixPath(target) for _, target, _ in asked]
     own = [one for one in own if not any(PurePosixPath(one[0]).is_relative_to(place) for place in covering)]
     return [*asked, *dict.fromkeys(own), *ours]
 
 
-def _limits(limits: Limits | None) -> list[str]:
+def _limits(limits: TaskLimits | None) -> list[str]:
     if limits is None:
         return []
     words = ["--pids-limit", str(limits.processes), "--cpu-shares", str(shares_of(limits.cpus_milli))]
+    words += ["--cpus", f"{limits.cpu_limit_milli / 1000:g}"] if limits.cpu_limit_milli else []
     most = f"{limits.memory_mib}m"
     return words + (["--memory", most, "--memory-swap", most] if limits.memory_mib else [])
 
@@ -271,5 +276,5 @@ def _variables(variables: dict[str, str]) -> list[str]:
     return [
         word
         for name, text in sorted(variables.items())
-        for word in ("--env", f"{name}={text}" if name.startswith(CLIENTS_OWN) else name)
+        for word in ("--env", f"{name}={text}" if is_clients_own(name) else name)
     ]

@@ -32,11 +32,11 @@ _ACCESS, _MAJOR, _MINOR = 0, 4, 8
 def problem() -> str:
     """Why it cannot be done here; empty: it can."""
     if platform.machine() not in SYSCALLS:
-        return f"GPUs cannot be kept from tasks on {platform.machine()} with control groups of version 2"
+        return f"access to GPUs cannot be restricted on {platform.machine()} with control groups of version 2"
     try:
         os.close(_load(render(())))
     except OSError as error:
-        return f"the kernel takes no program that would keep GPUs from tasks: {error.strerror}"
+        return f"the kernel refuses the program that restricts access to GPUs: {error.strerror}"
     return ""
 
 

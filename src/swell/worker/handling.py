@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from swell.model.launch import Launch
+from swell.model.launch import Lane, Launch
 from swell.worker.contained import ContainedTasks
 from swell.worker.machine import Machine
 from swell.worker.plain import PlainTasks
@@ -25,6 +25,9 @@ class Handling(Protocol):
 
     kill_again_s: float  #: what was killed may still fork, or take its time; look again this soon
 
+    def take_lanes(self, lanes: Iterable[Lane]) -> None:
+        """Those that tasks begin in from now on, and what each may take."""
+
     def prepare(self, own: dict[str, str]) -> str | None:
         """What they find when they begin: a folder for checkpoints, and a file with the token, whose name it returns.
 
@@ -34,8 +37,8 @@ class Handling(Protocol):
     def environment(self, shared: dict[str, str]) -> dict[str, str]:
         """Of what runs on the machine beside them."""
 
-    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None:
-        """A program of the job's that is none of its tasks, and ends with the attempt."""
+    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> int:
+        """A program of the job's that is none of its tasks, and ends with the attempt. Its pid, or its keeper's."""
 
     def start(self, index: int, lane: int, command: tuple[str, ...], env: dict[str, str], gpus: tuple[str, ...]) -> int:
         """The keeper's pid. ValueError, OSError: it cannot be started here, and why."""
@@ -80,10 +83,19 @@ class Handling(Protocol):
         """Nothing lives any more."""
 
 
-def handling_of(machine: Machine, launch: Launch, folder: Path, caller: dict[str, str]) -> Handling:
+def handling_of(machine: Machine, launch: Launch, folder: Path, caller: dict[str, str], *, port: int) -> Handling:
     is_contained = launch.container is not None and machine.runtime is not None
-    if launch.user is not None:
-        users = UserTasks(machine, launch, folder)
+    if launch.user is not None and machine.box is not None:  # otherwise nothing of it is started (`run.py`)
+        users = UserTasks(machine, launch, folder, port=port)
         return UserContainedTasks(users, machine, launch, folder, caller) if is_contained else users
-    plain = PlainTasks(machine, launch, folder)
+    plain = PlainTasks(machine, launch, folder, port=port)
     return ContainedTasks(plain, machine, launch, folder, caller) if is_contained else plain
+
+
+def refuse_user(launch: Launch, machine: Machine) -> None:
+    """A worker that is not root's cannot become the user whose job it is."""
+    if launch.user is not None and machine.box is None:
+        raise ValueError(
+            f"it is a job of the user {launch.user} of a box server, and the worker on {launch.node} runs tasks as "
+            "itself; run it on the machine of the box server"
+        )

@@ -14,16 +14,18 @@ PID_MAX = Path("/proc/sys/kernel/pid_max")
 MIB = 1 << 20
 SHARES_OF_A_CPU = 1024  # version 1; 2 to 262144
 SHARES_MIN, SHARES_MAX = 2, 262144
+PERIOD_US, QUOTA_US_MIN = 100_000, 1000  # as Kubernetes has them
 WEIGHT_MAX = 10000  # version 2; 1 to this
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TaskLimits:
     """Of one task."""
 
     processes: int  #: threads included
     memory_mib: int = 0  #: 0: it named none, and may take what there is
     cpus_milli: int = 0  #: its share when all want more than there is; 0: as one CPU
+    cpu_limit_milli: int = 0  #: also where more are free; 0: as many as are free
     denied: tuple[devicefilter.Number, ...] = ()  #: GPUs of this machine that are not its own
 
 
@@ -32,7 +34,7 @@ def processes_max(configured: int | None) -> int:
     return configured or min(PROCESSES_MAX, int(PID_MAX.read_text()) // 2)
 
 
-def make_groups(groups: Groups, name: str, limits: Limits) -> tuple[Path, ...]:
+def make_groups(groups: Groups, name: str, limits: TaskLimits) -> tuple[Path, ...]:
     """The control groups that a task has to enter, with its limits in place."""
     bases = [base for base in groups.bases if base is groups.bases[0] or _wanted(base, limits)]
     for base in bases:
@@ -46,13 +48,13 @@ def make_groups(groups: Groups, name: str, limits: Limits) -> tuple[Path, ...]:
     return tuple(base.folder / name for base in bases)
 
 
-def _wanted(base: Base, limits: Limits) -> bool:
+def _wanted(base: Base, limits: TaskLimits) -> bool:
     """A group costs a little to make; an array makes thousands."""
     needed = {"pids", "cpu"} | ({"memory"} if limits.memory_mib else set()) | ({"devices"} if limits.denied else set())
     return bool(needed & base.limits)
 
 
-def _settings(base: Base, limits: Limits) -> list[tuple[str, str]]:
+def _settings(base: Base, limits: TaskLimits) -> list[tuple[str, str]]:
     """Files and what is written to them; some are not there on every kernel."""
     found = []
     if "pids" in base.limits:
@@ -60,6 +62,7 @@ def _settings(base: Base, limits: Limits) -> list[tuple[str, str]]:
     if "cpu" in base.limits:
         shares = shares_of(limits.cpus_milli)
         found.append(("cpu.shares", str(shares)) if base.version == 1 else ("cpu.weight", str(weight_of(shares))))
+        found += _quota(base.version, limits.cpu_limit_milli)
     if "memory" in base.limits and limits.memory_mib:
         most = str(limits.memory_mib * MIB)
         if base.version == 1:
@@ -67,6 +70,16 @@ def _settings(base: Base, limits: Limits) -> list[tuple[str, str]]:
         else:
             found += [("memory.max", most), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
     return found
+
+
+def _quota(version: int, milli: int) -> list[tuple[str, str]]:
+    """So much of each tenth of a second. The kernel takes no less than a thousandth of a second."""
+    if not milli:
+        return []
+    most_us = max(QUOTA_US_MIN, PERIOD_US * milli // 1000)
+    if version == 1:
+        return [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", str(most_us))]
+    return [("cpu.max", f"{most_us} {PERIOD_US}")]
 
 
 def _deny(base: Base, group: Path, devices: tuple[devicefilter.Number, ...]) -> None:

@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from swell.machine.log_limit import LogWatch
 from swell.model.cluster import DeviceId
 from swell.model.launch import Lane, TaskSeen
-from swell.state import StateFolder
 from swell.worker.cgroups import Groups
 from swell.worker.containers import Runtime
 from swell.worker.devicefilter import Number
-from swell.worker.limits import PROCESSES_MAX, Limits
-from swell.worker.logs import LogWatch
+from swell.worker.limits import PROCESSES_MAX, TaskLimits
 
 if TYPE_CHECKING:
+    from swell.worker.environment import ServerSeen
+    from swell.worker.job_files import JobFolders
     from swell.worker.run import Run
 
 KEEPER_ALONE_S = 5.0  # a keeper with nothing left to wait for has this long to end
@@ -34,6 +35,8 @@ class Alive:
     started_at: float
     limit_at: float | None  #: monotonic; None: endless
     log: LogWatch | None = None  #: None: not looked at yet
+    tended_at: float = 0.0  #: monotonic; who was not seen to for longest comes first
+    cause: str = ""  #: why it is to end; noted before it hears of it
     kill_at: float | None = None  #: monotonic; None: nobody asked it to end
     asked: set[int] = field(default_factory=set)  #: processes that were sent SIGTERM
     ask_at: float = 0.0  #: monotonic; when to look for those that missed it
@@ -54,6 +57,10 @@ class Alive:
             self.log = LogWatch(folder / str(self.index))
         self.log.look()
 
+    def is_due(self, now: float) -> bool:
+        at = self.next_step()
+        return at is not None and now >= at
+
     def close(self) -> None:
         if self.pidfd is not None:
             os.close(self.pidfd)
@@ -65,6 +72,19 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
+class UserFolders:
+    """Where tasks run as their users: what is made for those."""
+
+    tokens: Path  #: a file per attempt
+    checkpoints: Path  #: a folder per job
+    library: Path  #: the in-job library, where they can read it
+    runtime: Path  #: a folder per user id, for what a container runtime must not keep over a reboot
+
+    def runtime_folder(self, uid: int) -> Path:
+        return self.runtime / str(uid)
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """What a run needs to know of where it is."""
 
@@ -72,18 +92,21 @@ class Machine:
     boot_id: str
     watch: Callable[[int, Run, Alive], None]  #: tell us when this pidfd is ready
     report: Callable[[TaskSeen], None]
-    sockets: Path  #: the folder with the one that jobs in containers report through
+    sockets: Path | None  #: the folder with the one that jobs in containers report through; None: there is none
     runtime: Runtime | None  #: None: containers cannot be run here
-    box: StateFolder | None = None  #: where tasks run as their users; None: they run as we do
+    box: UserFolders | None = None  #: where tasks run as their users; None: they run as we do
     groups: Groups | None = None  #: for control groups; None: there are none
     processes_max: int = PROCESSES_MAX  #: of one task, threads included
     gpus: Mapping[DeviceId, Number] = field(default_factory=dict)  #: the device files of this machine's real GPUs
+    files: JobFolders | None = None  #: of jobs that bring their own; None: none can come
+    server: ServerSeen | None = None  #: how tasks here reach a server elsewhere; None: as the server says
+    image: Mapping[str, str] = field(default_factory=dict)  #: variables of the container that the worker is in
 
-    def limits_of(self, lane: Lane | None, *, extra_mib: int = 0) -> Limits:
+    def limits_of(self, lane: Lane | None, *, extra_mib: int = 0) -> TaskLimits:
         """What a task in this lane may take; None: one that has none, without GPUs. `extra_mib`: of what runs it."""
         own = () if lane is None else lane.devices
         denied = tuple(sorted(number for gpu, number in self.gpus.items() if gpu not in own))
         if lane is None:
-            return Limits(self.processes_max, denied=denied)
+            return TaskLimits(self.processes_max, denied=denied)
         memory = lane.memory_mib + extra_mib if lane.memory_mib else 0
-        return Limits(self.processes_max, memory, lane.cpus_milli, denied)
+        return TaskLimits(self.processes_max, memory, lane.cpus_milli, lane.cpu_limit_milli, denied)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from swell.model.launch import Launch
+from swell.model.launch import Lane, Launch
 from swell.worker import cgroups, limits, processes, tasks, tensorboard
 from swell.worker.asuser import enter_argv
 from swell.worker.machine import Machine
@@ -16,10 +17,20 @@ from swell.worker.tasks import Found
 CONTAINER_MIB = 128  # what podman itself takes beside a user's container, in the same control group
 KILL_AGAIN_S = 0.1  # a dying group may still fork; look again this soon
 PROBLEMS = {
-    "workdir": "the folder {workdir} cannot be entered; it must exist here",
-    "fence": "it could not be put into the control groups that keep it to its limits",
+    "workdir": "the working directory {workdir} cannot be entered; it must exist on this machine",
+    "fence": "it could not be moved into the control groups that enforce its limits",
     "begun": "its folder under the state folder could not be written (disk full?)",
 }
+
+
+def _marks_of_node(launch: Launch, port: int) -> tuple[bytes, ...]:
+    """Two workers of one server may run on one machine, and each ends only the tasks that are its own.
+
+    An array goes from one to the other while it runs, so the rank of a node changes; the port is this run's for ever.
+    """
+    if launch.is_array:
+        return (f"MASTER_PORT={port}".encode(),)
+    return (f"NODE_RANK={launch.nodes.index(launch.node)}".encode(),) if len(launch.nodes) > 1 else ()
 
 
 class PlainTasks:
@@ -27,13 +38,22 @@ class PlainTasks:
 
     kill_again_s = KILL_AGAIN_S
 
-    def __init__(self, machine: Machine, launch: Launch, folder: Path) -> None:
+    def __init__(self, machine: Machine, launch: Launch, folder: Path, *, port: int) -> None:
+        """`port`: of the run, free on this machine when it began."""
         self._machine = machine
         self._launch = launch
         self._folder = folder
         # A container of ours is kept to its limits by whoever runs it, in groups of its own.
         self._groups = machine.groups if launch.container is None or launch.user is not None else None
-        self._marks = processes.marks(machine.store, str(launch.attempt))
+        self._marks = (*processes.marks(machine.store, str(launch.attempt)), *_marks_of_node(launch, port))
+        self._lanes = {lane.number: lane for lane in launch.lanes}
+        self._killed: set[int] = set()  #: processes that were sent SIGKILL
+
+    def take_lanes(self, lanes: Iterable[Lane]) -> None:
+        self._lanes = {lane.number: lane for lane in lanes}
+
+    def lane(self, number: int | None) -> Lane | None:
+        return None if number is None else self._lanes.get(number)
 
     def prepare(self, own: dict[str, str]) -> str | None:
         if "SWELL_TOKEN" not in own:
@@ -48,9 +68,9 @@ class PlainTasks:
     def environment(self, shared: dict[str, str]) -> dict[str, str]:
         return shared
 
-    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None:
+    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> int:
         words = [*enter_argv(self.made_groups(tensorboard.NAME)), *argv]
-        tensorboard.spawn(self._folder, words, self._launch.workdir, env)
+        return tensorboard.spawn(self._folder, words, self._launch.workdir, env)
 
     def start(self, index: int, lane: int, command: tuple[str, ...], env: dict[str, str], gpus: tuple[str, ...]) -> int:
         return self.start_in(self._launch.workdir, index, lane, command, env)
@@ -68,10 +88,10 @@ class PlainTasks:
         return None
 
     def ask(self, index: int, keeper: int | None, asked: set[int], *, has_ended: bool) -> None:
-        processes.terminate(keeper, self._marks_of(index), asked, self.confined(index))
+        processes.terminate(keeper, self.marks_of(index), asked, self.confined(index))
 
     def kill(self, index: int, keeper: int | None) -> int | None:
-        return processes.kill(keeper, self._marks_of(index), self.confined(index))
+        return processes.kill(keeper, self.marks_of(index), self.confined(index), self._killed)
 
     def has_left_nothing(self, keeper: int, index: int) -> bool:
         return processes.group_is_empty(keeper, self.confined(index))
@@ -92,12 +112,16 @@ class PlainTasks:
         return None if groups is None else processes.Confined(os.getuid(), groups)
 
     def made_groups(self, name: int | str, lane: int | None = None) -> tuple[Path, ...]:
-        """Control groups for a task, or for what stands beside them (without a lane), with its limits in place."""
+        """Control groups for a task, or for what stands beside them (without a lane), with its limits in place.
+
+        What stands beside them is a program of the user's, too: it may take as much as one task, and no GPU.
+        """
         if self._groups is None:
             return ()
-        given = next((one for one in self._launch.lanes if one.number == lane), None)
         extra = CONTAINER_MIB if self._launch.container is not None else 0
-        return limits.make_groups(self._groups, self._group_name(name), self._machine.limits_of(given, extra_mib=extra))
+        given = self.lane(lane) or next((replace(one, devices=()) for one in self._launch.lanes), None)
+        most = self._machine.limits_of(given, extra_mib=extra)
+        return limits.make_groups(self._groups, self._group_name(name), most)
 
     def _held_in(self, index: int | None) -> tuple[Path, ...] | None:
         if self._groups is None:
@@ -109,7 +133,7 @@ class PlainTasks:
     def _group_name(self, name: int | str) -> str:
         return f"{self._launch.attempt}.{name}"
 
-    def _marks_of(self, index: int) -> tuple[bytes, ...]:
+    def marks_of(self, index: int) -> tuple[bytes, ...]:
         return processes.marks(self._machine.store, str(self._launch.attempt), index)
 
     # -- of the whole attempt --------------------------------------------------------------------------------
@@ -126,7 +150,7 @@ class PlainTasks:
         processes.terminate(None, self._marks, set(), self.confined())
 
     def kill_all(self) -> None:
-        processes.kill(None, self._marks, self.confined())
+        processes.kill(None, self._marks, self.confined(), self._killed)
 
     def clean_up(self) -> None:
         for group in self._held_in(None) or ():

@@ -15,6 +15,7 @@ Whatever is read here is bounded, and what cannot be read is nobody's.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -27,7 +28,11 @@ from swell.worker import cgroups
 GONE = (b"Z", b"X", b"")  # states of what has ended but is still listed, or no longer
 ENVIRON_BYTES_MAX = 6 << 20  # as much as exec takes; a process can make the kernel believe that it has gigabytes
 OUR_VARIABLE = re.compile(rb"(?<=\0)(SWELL_[^\0]{0,250})(?=\0)")  # none of those that say whose a process is are longer
+THREADS = 17  # where their number stands in /proc/PID/stat, from the state on
+TRACERS_MAX = 64  # of one process, and of those that trace it
 KERNEL_BYTES_MAX = 1 << 16  # of what the kernel itself says of a process
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,16 @@ def marks(store: str, attempt: str, index: int | None = None) -> tuple[bytes, ..
 
 def members(keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None = None) -> list[int]:
     """Every living process of a task but its keeper."""
-    spared = (keeper, os.getpid())
-    found = [pid for pid in _pids() if pid not in spared and _belongs(pid, keeper, wanted, confined)]
+    spared = {keeper, os.getpid()}
+    found = [] if confined is not None and confined.says_it_all else _told_apart(keeper, wanted, confined)
     if confined is not None:
-        found += [pid for pid in confined.pids() if pid not in (*spared, *found) and _stat(pid)[0] not in GONE]
-    return found
+        found += [pid for pid in confined.pids() if _stat(pid)[0] not in GONE]
+    return [pid for pid in dict.fromkeys(found) if pid not in spared]
+
+
+def _told_apart(keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None) -> list[int]:
+    """By session, group and marks, among all that there are."""
+    return [pid for pid in _pids() if pid != os.getpid() and _belongs(pid, keeper, wanted, confined)]
 
 
 def group_is_empty(keeper: int, confined: Confined | None = None) -> bool:
@@ -94,25 +104,109 @@ def terminate(keeper: int | None, wanted: tuple[bytes, ...], asked: set[int], co
 
 def _elders_first(pids: set[int]) -> list[int]:
     """A shell that waits for its child has to hear of it before the child ends: its trap would come too late."""
-    parents = {pid: _parent(pid) for pid in pids}
-
-    def generation(pid: int) -> int:
-        count = 0
-        while pid in parents and count < len(parents):  # a number that was used again may close a circle
-            pid, count = parents[pid], count + 1
-        return count
-
-    return sorted(pids, key=lambda pid: (generation(pid), pid))
+    found = generations({pid: _parent(pid) for pid in pids})
+    return sorted(pids, key=lambda pid: (found[pid], pid))
 
 
-def kill(keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None = None) -> int:
-    """End what is left, and what it forks meanwhile; returns how many were still there."""
+def generations(parents: dict[int, int]) -> dict[int, int]:
+    """How many of these are above each. Everybody is passed once, however long the line."""
+    found: dict[int, int] = {}
+    for first in parents:
+        line: dict[int, None] = {}
+        pid = first
+        while pid in parents and pid not in found and pid not in line:
+            line[pid] = None
+            pid = parents[pid]
+        is_circle = pid in line  # a number was used again while we looked: any order will do
+        above = found.get(pid, 0)
+        for one in reversed(line):
+            above = 1 if is_circle else above + 1
+            found[one] = above
+    return found
+
+
+def kill(
+    keeper: int | None, wanted: tuple[bytes, ...], confined: Confined | None = None, killed: set[int] | None = None
+) -> int:
+    """End what is left, and what it forks meanwhile; returns how many were still there.
+
+    Notes in `killed` who was, and ends what keeps those from going who were before.
+    """
     found = members(keeper, wanted, confined)
     for group in (confined.groups or ()) if confined is not None and found else ():
         cgroups.kill(group)
     for pid in found:
+        if killed is not None and pid in killed:
+            _end_tracers(pid, killed)
         _signal(pid, signal.SIGKILL)
+    if killed is not None:
+        killed.update(found)
     return len(found)
+
+
+def end_session(keeper: int, wanted: tuple[bytes, ...]) -> int:
+    """What a keeper that is gone has left in its session, and has the task's mark; returns how many were still there.
+
+    Both: its number may be of another session by now, and what a container engine has started has the mark, too.
+    """
+    found = [pid for pid in _pids() if keeper in _stat(pid)[1:] and _stat(pid)[0] not in GONE]
+    ours = [pid for pid in found if pid != keeper and _uid(pid) == os.getuid() and _has_marks(pid, wanted)]
+    for pid in ours:
+        _signal(pid, signal.SIGKILL)
+    return len(ours)
+
+
+def kill_program(name: str, pids: list[int]) -> None:
+    """Those of these processes that run the program of this name."""
+    for pid in pids:
+        if _read(pid, "comm", 64).strip() == name.encode():
+            _signal(pid, signal.SIGKILL)
+
+
+def _end_tracers(pid: int, told: set[int]) -> None:
+    """Who traces a process can keep it from ending when it is killed (PTRACE_O_TRACEEXIT), and need not be in the task.
+
+    Only somebody who is the same user; and those who do it to the tracer. Of others `worker.log` tells, once.
+    """
+    uid, lines, seen = _uid(pid), [pid], {pid}
+    while lines and len(seen) < TRACERS_MAX:
+        held = lines.pop()
+        for tracer in {found for thread in _threads(held) if (found := _tracer(held, thread))} - seen:
+            seen.add(tracer)
+            if uid is not None and _end_as(tracer, uid):
+                lines.append(tracer)
+            elif tracer not in told:
+                told.add(tracer)
+                log.warning("process %d keeps process %d of a task from ending: it traces it", tracer, held)
+
+
+def _end_as(pid: int, uid: int) -> bool:
+    """If it is that user's. By a descriptor: the number could be somebody else's by now."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        is_theirs = _uid(pid) == uid
+        if is_theirs:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    finally:
+        os.close(descriptor)
+    return is_theirs
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _tracer(pid: int, thread: str) -> int:
+    """0: nobody."""
+    said = _read(pid, f"task/{thread}/status", KERNEL_BYTES_MAX).partition(b"\nTracerPid:")[2].split(None, 1)
+    return int(said[0]) if said else 0
 
 
 def is_keeper(pid: int, wanted: tuple[bytes, ...]) -> bool:
@@ -160,7 +254,7 @@ def _belongs(pid: int, keeper: int | None, wanted: tuple[bytes, ...], confined: 
     state, group, session = _stat(pid)
     if state in GONE:
         return False
-    if confined is not None and (_uid(pid) != confined.uid or confined.says_it_all):
+    if confined is not None and _uid(pid) != confined.uid:
         return False
     is_kept = keeper is not None and keeper in (group, session) and (confined is None or confined.groups is None)
     return is_kept or _has_marks(pid, wanted)
@@ -179,9 +273,15 @@ def _pids() -> Iterator[int]:
 
 
 def _stat(pid: int) -> tuple[bytes, int, int]:
-    """State, process group, session; empty when it is gone or hidden."""
+    """State, process group, session; empty when it is gone or hidden.
+
+    One whose first thread has ended looks like a zombie, but lives as long as another one does.
+    """
     fields = _stat_fields(pid)
-    return (fields[0], int(fields[2]), int(fields[3])) if len(fields) > 3 else (b"", 0, 0)
+    if len(fields) <= THREADS:
+        return b"", 0, 0
+    is_partly_gone = fields[0] in GONE and int(fields[THREADS]) > 1
+    return b"S" if is_partly_gone else fields[0], int(fields[2]), int(fields[3])
 
 
 def _parent(pid: int) -> int:

@@ -11,22 +11,24 @@ Taking a run up again after a crash is the same code as starting it: every folde
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from swell.model.launch import (
+    CAUSE_EVICTED,
     CAUSE_KEEPER,
     CAUSE_MEMORY,
+    CAUSE_NODE_LOST,
     CAUSE_REBOOT,
     CAUSE_START,
     CAUSE_STOPPED,
     CAUSE_TIME_LIMIT,
+    KEEP,
     Launch,
     RunSeen,
     TaskSeen,
@@ -34,19 +36,27 @@ from swell.model.launch import (
 from swell.model.plan import ENDLESS
 from swell.model.quantity import IndexSet
 from swell.worker import processes, tasks, tensorboard
-from swell.worker.environment import run_variables, task_variables
-from swell.worker.handling import handling_of
+from swell.worker.backlog import Backlog
+from swell.worker.environment import known_variables, run_variables, task_variables, with_image
+from swell.worker.folder_meter import DISK_PROBLEMS, disk_trouble
+from swell.worker.handling import handling_of, refuse_user
 from swell.worker.machine import Alive, Machine
 from swell.worker.runtimes import refuse_without
 from swell.worker.sweep import LEFTOVER_GRACE_S, Sweep
 from swell.worker.tasks import Found, Status
+from swell.worker.tensorboard import Board
 from swell.worker.watch import Claim
 
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S = 0.5  # a process that was forked while we asked hears it with the next round
 INDEX = re.compile(r"[0-9]{1,18}", re.ASCII)  # a task's folder
-DISK_PROBLEMS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # they pass; a task is not failed for them
+BUDGET_S = 0.1  # of one step, in which the runs of others wait
+#: causes for which an attempt ends here and goes on elsewhere, in words
+GIVEN_BACK = {
+    CAUSE_EVICTED: "the worker {node} was told to leave",
+    CAUSE_NODE_LOST: "the worker {node} could not reach the server for longer than its lease",
+}
 
 
 class Run:
@@ -56,39 +66,45 @@ class Run:
         self._machine = machine
         self.launch = launch
         self._folder = folder
-        known = caller if launch.container is None else {}  # what is true of the machine is not of an image
-        self._shared = run_variables(launch, known, store=machine.store, port=port)
-        self._handling = handling_of(machine, launch, folder, caller)
+        known = known_variables(launch, caller)
+        self._known = with_image(known, machine.image) if launch.container is None else known
+        self.port = port
+        self._shared = self._variables(launch)
+        self._handling = handling_of(machine, launch, folder, caller, port=port)
         self._marks = processes.marks(machine.store, str(launch.attempt))
         self.alive: dict[int, Alive] = {}
         self.ended: dict[int, TaskSeen] = {}
-        self._indices = IndexSet.parse(launch.indices)
-        self._left = len(self._indices)
-        self._pending: Iterator[int] = iter(self._indices)
-        self._again: list[int] = []  #: claimed by an earlier life of ours, never begun
+        if launch.indices == KEEP:  # and it holds none
+            self.launch = launch = replace(launch, indices="")
+        self._backlog = Backlog(IndexSet.parse(launch.indices))
         self._sweep = Sweep(self._handling)
-        self._is_blocked = False  #: the disk is full: what is next waits until there is room
+        self._places = _places(launch)
+        self._is_behind = False  #: there is more to do than it had time for
+        self._obstacle = ""  #: the disk takes nothing, in words: what is next waits until it does; empty: it does
         self.is_finished = False
-        self.port = port
-        self._tensorboard: str | None = None  #: its address; empty: none; None: not looked after yet
+        self._board: Board | None = None  #: None: no TensorBoard
+        self._is_prepared = False
+        self._trouble = ""  #: with its files, in words; empty: none
 
     # -- taking up what is there -----------------------------------------------------------------------------
 
     def take_up(self, *, boot_id: str, now: float) -> None:
         """Look at every folder an earlier life of ours has left."""
         names = sorted(int(name) for name in os.listdir(self._folder) if INDEX.fullmatch(name))  # noqa: PTH208
+        indices = self._backlog.indices
+        self._backlog.pass_over(set(names))
         for index in names:
-            self._left -= 1
-            self._take_up_task(index, self._handling.inspect(index), boot_id=boot_id, now=now)
+            found = self._handling.inspect(index)
+            if index not in indices and found.status is Status.NEVER_BEGUN:
+                continue  # the log of a task elsewhere
+            self._take_up_task(index, found, boot_id=boot_id, now=now)
         is_old = boot_id != self._machine.boot_id
         if is_old and not self.launch.is_array:
             # The disk may have lost the last names before the power went; a gang is not begun in doubt.
-            for index in self._indices:
+            for index in indices:
                 if index not in self.ended:
                     self._lost_to_reboot(index, Found(Status.NEVER_BEGUN))
-            self._left = 0
-        known = {*names, *self.ended}
-        self._pending = (index for index in self._indices if index not in known)
+            self._backlog.clear()
 
     def _take_up_task(self, index: int, found: Found, *, boot_id: str, now: float) -> None:
         if found.status is Status.ENDED and found.code is not None:
@@ -100,7 +116,7 @@ class Run:
         elif found.status is not Status.NEVER_BEGUN:
             self._adopt(index, found, now)
         else:
-            self._put_back(index)
+            self._backlog.put_back(index)
 
     def _lost_to_reboot(self, index: int, found: Found) -> None:
         at = time.time()
@@ -118,27 +134,51 @@ class Run:
 
     # -- beginning -------------------------------------------------------------------------------------------
 
-    def step(self, now: float) -> None:
-        """Begin what there is a lane for; see to limits, ends and leftovers."""
-        if not self.launch.is_stopping:
-            self._begin_tasks(now)
-        for task in list(self.alive.values()):
-            self._tend(task, now)
-        if not self.alive and self.left == 0 and not self.is_finished:
+    def step(self, now: float, budget_s: float = BUDGET_S) -> None:
+        """Begin what there is a lane for; see to limits, ends and leftovers.
+
+        Others wait meanwhile: what is not done within the budget is due at once, after their turn.
+        """
+        until = time.monotonic() + budget_s
+        self._is_behind = False
+        if not self.launch.is_stopping and not self.launch.waits_for_rendezvous and self._has_files():
+            self._begin_tasks(now, until)
+        self._tend_all(now, until)
+        if not self.alive and self.left == 0 and not self.is_finished and not self._waits_for_more:
             self.is_finished = self._sweep.step(self.ended, self.launch.grace_s, now)
+
+    @property
+    def _waits_for_more(self) -> bool:
+        return self.launch.may_get_more and not self.launch.is_stopping
+
+    def _has_files(self) -> bool:
+        """Is its own folder there, if it has one? Where it never will be, its tasks have failed to start."""
+        files = self._machine.files
+        if self.launch.files is None or files is None or self.left == 0:
+            return True
+        found = files.fetched(self.launch)
+        self._trouble = found.trouble
+        if found.problem:
+            self._fail_to_begin(f"its files cannot be put on this machine: {found.problem}")
+        return found.is_done and not found.problem
+
+    def _fail_to_begin(self, problem: str) -> None:
+        at = time.time()
+        for index in self._backlog.take_all():
+            self._report_end(index, 0 if self.launch.is_array else index, at, at, 125, CAUSE_START, problem)
 
     def _prepare_or_wait(self) -> None:
         """A full disk passes; anything else a task can do without, and says so itself when it cannot."""
         try:
             self._prepare()
         except OSError as error:
-            log.warning("attempt %s: what its tasks find is not complete: %s", self.launch.attempt, error)
+            log.warning("attempt %s: the files for its tasks are incomplete: %s", self.launch.attempt, error)
             if error.errno in DISK_PROBLEMS:
-                self._tensorboard, self._is_blocked = None, True
+                self._is_prepared, self._obstacle = False, disk_trouble(error)
 
     def _prepare(self) -> None:
         """What tasks find when they begin: their folder for checkpoints, a token in a file, TensorBoard."""
-        self._tensorboard = ""
+        self._is_prepared = True
         token = self._handling.prepare(dict(self.launch.own))
         if token is None:
             return
@@ -148,47 +188,39 @@ class Run:
         if logdir is not None:
             port = self.port + launch.world_size  # above those that TF_CONFIG names
             env = self._handling.environment(self._shared)
-            self._tensorboard = tensorboard.start(logdir, launch.workdir, port, env, self._handling)
+            self._board = tensorboard.start(logdir, launch.workdir, port, env, self._handling, self._folder)
 
-    def _begin_tasks(self, now: float) -> None:
-        self._is_blocked = False
-        if self._tensorboard is None and self._left > 0:
+    def _begin_tasks(self, now: float, until: float) -> None:
+        self._obstacle = ""
+        if not self._is_prepared and self.left > 0:
             self._prepare_or_wait()
         free = self._free_lanes()
-        while free and self._left > 0 and not self._is_blocked:
-            index = self._again.pop() if self._again else next(self._pending)
-            lane = free.pop(0) if self.launch.is_array else self._lane_of_rank(index, free)
-            self._left -= 1
+        while free and self.left > 0 and not self._obstacle and not self._is_behind:
+            index = self._backlog.take()
+            lane = next(iter(free)) if self.launch.is_array else index
+            del free[lane]
             self._begin(index, lane, now)
+            self._is_behind = bool(free) and self.left > 0 and time.monotonic() >= until
 
-    def _lane_of_rank(self, rank: int, free: list[int]) -> int:
-        free.remove(rank)
-        return rank
-
-    def _free_lanes(self) -> list[int]:
+    def _free_lanes(self) -> dict[int, None]:
+        """In order."""
         used = {task.lane for task in self.alive.values()}
-        return [lane.number for lane in self.launch.lanes if lane.number not in used]
+        return {number: None for number in self._places if number not in used}
 
     def _begin(self, index: int, lane: int, now: float) -> None:
-        numbers = [one.number for one in self.launch.lanes]
-        given = self.launch.lanes[numbers.index(lane)]
+        place = self._places[lane]
+        given = self.launch.lanes[place]
         role = self.launch.roles[given.role]
-        env = task_variables(
-            self._shared,
-            self.launch,
-            role,
-            index=index,
-            local_rank=numbers.index(lane),
-            devices=given.devices,
-        )
+        env = task_variables(self._shared, self.launch, role, index=index, local_rank=place, devices=given.devices)
         try:
+            refuse_user(self.launch, self._machine)
             if self.launch.container is not None:
                 refuse_without(self._machine.runtime, is_box=self._machine.box is not None)
             pid = self._handling.start(index, lane, role.command, env, given.devices)
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in DISK_PROBLEMS:
-                self._put_back(index)
-                self._is_blocked = True
+                self._backlog.put_back(index)
+                self._obstacle = disk_trouble(error)
                 return
             at = time.time()
             self._report_end(index, lane, at, at, 125, CAUSE_START, str(error))
@@ -212,10 +244,6 @@ class Run:
         if pid is not None:
             self._watch_child(task, pid)
         return pid is not None
-
-    def _put_back(self, index: int) -> None:
-        self._again.append(index)
-        self._left += 1
 
     def _alive(self, index: int, lane: int, pid: int | None, started_at: float, started: float) -> Alive:
         limit = self.launch.time_limit_s
@@ -266,6 +294,16 @@ class Run:
             task.kill_at = now + min(self.launch.grace_s, LEFTOVER_GRACE_S)
             self._ask(task, now)
 
+    def _tend_all(self, now: float, until: float) -> None:
+        """One of them at least, and those that were not seen to for longest first, so that none is left out."""
+        waiting = sorted(self.alive.values(), key=lambda task: task.tended_at)
+        for count, task in enumerate(waiting):
+            if count and time.monotonic() >= until:
+                self._is_behind = self._is_behind or any(task.is_due(now) for task in waiting[count:])
+                return
+            task.tended_at = now
+            self._tend(task, now)
+
     def _tend(self, task: Alive, now: float) -> None:
         if task.has_ended and task.pid is not None and self._handling.has_left_nothing(task.pid, task.index):
             self._bury(task)
@@ -292,21 +330,27 @@ class Run:
             del self.alive[task.index]
         elif found.status is Status.NEVER_BEGUN:  # it died before it began: nothing of the command ever ran
             del self.alive[task.index]
-            self._put_back(task.index)
+            self._backlog.put_back(task.index)
         elif task.pid is None and found.pid is not None:
             task.pid, task.lane = found.pid, found.lane
             self._watch(task)
 
     def _ask_to_end(self, task: Alive, cause: str, kill_at: float, now: float) -> None:
-        tasks.note_cause(self._folder / str(task.index), cause)
-        task.kill_at = kill_at
+        task.cause, task.kill_at = cause, kill_at
         self._ask(task, now)
 
+    def _note_cause(self, task: Alive) -> None:
+        if task.cause:
+            tasks.note_cause(self._folder / str(task.index), task.cause)
+            task.cause = ""
+
     def _ask(self, task: Alive, now: float) -> None:
+        self._note_cause(task)
         task.ask_at = now + ASK_AGAIN_S
         self._handling.ask(task.index, task.pid, task.asked, has_ended=task.has_ended)
 
     def _kill(self, task: Alive, now: float) -> None:
+        self._note_cause(task)
         task.ask_at = ENDLESS  # the time for asking is over
         still_there = self._handling.kill(task.index, task.pid)
         task.kill_at = now + self._handling.kill_again_s
@@ -316,31 +360,59 @@ class Run:
 
     # -- what the server wants now -----------------------------------------------------------------------------
 
-    def change(self, launch: Launch, now: float) -> None:
+    def give_back(self, cause: str, now: float, *, within_s: float = ENDLESS) -> None:
+        """End it here, for no fault of its own: its job comes back elsewhere. The shorter of the graces wins."""
+        grace_s = min(self.launch.grace_s, within_s)
+        is_right = self.launch.is_stopping and self.launch.grace_s <= grace_s
+        if not self.is_finished and not is_right:
+            self.change(self.launch.stopped(grace_s=grace_s, generation=self.launch.generation), now, cause=cause)
+
+    def change(self, launch: Launch, now: float, *, cause: str = CAUSE_STOPPED) -> None:
         """Other lanes, or an end. A lane that is gone ends with its task."""
-        was_stopping, self.launch = self.launch.is_stopping, launch
+        self._take_launch(launch)
+        self._places = _places(launch)
+        self._handling.take_lanes(launch.lanes)
         if not launch.is_stopping:
             return
-        self._left, self._again = 0, []
+        self._backlog.clear()
         for task in self.alive.values():
             kill_at = now + launch.grace_s
-            if not was_stopping and task.kill_at is None:
-                self._ask_to_end(task, CAUSE_STOPPED, kill_at, now)
-            elif task.kill_at is not None:
+            if task.kill_at is None:
+                task.cause, task.kill_at, task.ask_at = cause, kill_at, now  # asked in the steps to come
+            else:
                 task.kill_at = min(task.kill_at, kill_at)
+
+    def _take_launch(self, launch: Launch) -> None:
+        """Where ranks meet is settled once: a server that has just started may not have heard of it yet."""
+        settled = self.launch.rendezvous
+        if launch.indices == KEEP:
+            launch = replace(launch, indices=self.launch.indices)
+        if launch.is_dealt and launch.indices != self.launch.indices:
+            self._backlog.hold(IndexSet.parse(launch.indices), self.alive.keys() | self.ended.keys())
+        self.launch = launch if settled is None else replace(launch, rendezvous=settled)
+        if settled is None and launch.rendezvous is not None:
+            self._shared = self._variables(launch)
+
+    def _variables(self, launch: Launch) -> dict[str, str]:
+        machine = self._machine
+        return run_variables(launch, self._known, store=machine.store, port=self.port, server=machine.server)
 
     # -- what is seen ------------------------------------------------------------------------------------------
 
     @property
     def left(self) -> int:
-        return self._left
+        return self._backlog.left
 
     def look_at_logs(self) -> None:
         for task in self.alive.values():
             task.look_at_log(self._folder)
+        if self._board is not None:
+            self._board.look_at_log()
 
     def next_deadline(self) -> float | None:
         """When `step` has something to do without an event; None: events suffice."""
+        if self._is_behind:
+            return 0.0
         times = [at for task in self.alive.values() if (at := task.next_step()) is not None]
         if self._sweep.kill_at is not None and not self.is_finished:
             times.append(self._sweep.kill_at)
@@ -350,19 +422,22 @@ class Run:
     def needs_looking(self) -> bool:
         """Is there a task that no event will tell of?"""
         unsure = any(task.pidfd is None for task in self.alive.values())
-        return unsure or self._is_blocked or (not self.is_finished and not self.alive and self._left == 0)
+        return unsure or bool(self._obstacle) or (not self.is_finished and not self.alive and self.left == 0)
 
     def seen(self) -> RunSeen:
         lanes = tuple(sorted(task.lane for task in self.alive.values()))
-        launch = self.launch
+        launch, board = self.launch, self._board
         return RunSeen(
             launch.attempt,
             launch.node,
             launch.revision,
             lanes,
-            self._left,
+            self.left,
             self.is_finished,
-            self._tensorboard or "",
+            "" if board is None else board.address,
+            trouble=self._trouble or self._obstacle or (board.trouble if board is not None and self.alive else ""),
+            held=self.launch.indices if self.launch.is_dealt else "",
+            port=self.port,
         )
 
     def claim(self) -> Claim:
@@ -410,7 +485,15 @@ class Run:
         if used_mib is not None:
             cause = CAUSE_MEMORY
             tasks.note_cause(self._folder / str(index), cause)  # its control group, which knows, goes soon
+        if cause in GIVEN_BACK and self.launch.is_array:
+            return  # it is not done, and nothing more is to be said of it
+        problem = problem or GIVEN_BACK.get(cause, "").format(node=self.launch.node)
         end = (started_at, ended_at, code, cause, problem, used_mib or None)
         seen = TaskSeen(self.launch.attempt, index, self.launch.node, lane, *end)
         self.ended[index] = seen
         self._machine.report(seen)
+
+
+def _places(launch: Launch) -> dict[int, int]:
+    """Where each lane stands, by its number."""
+    return {lane.number: place for place, lane in enumerate(launch.lanes)}

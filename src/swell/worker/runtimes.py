@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
-import os
 import shlex
 import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from swell.machine.users import open_without_waiting
 from swell.model.job import Container
+from swell.model.launch import RUNTIMES, runtime_name, words_for_users
 from swell.worker.containers import Runtime
 
-KNOWN = ("podman", "docker")
 INIT_PROGRAMS = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit", "/usr/bin/catatonit")
 SAID_BYTES = 4000  # of the end of a log, which may be long
 DOCKERS_ADVICE = "'docker run --help'"  # in the last line, after what went wrong
 SUBORDINATE_IDS = Path("/etc/subuid")
 RANGE = 65536  # ids that one user's containers need
-PACKAGES = ("swell_sdk", "kubernetesdlprofile")
 
 log = logging.getLogger(__name__)
 
 
-def find_runtime(config: dict[str, Any]) -> Runtime | None:
-    """What `swell up` was told, else the first of podman and docker; None: there is none."""
-    told = shlex.split(config.get("container_command") or "")
-    options = tuple(shlex.split(config.get("container_options") or ""))
-    for program, *words in [told] if told else [[name] for name in KNOWN]:
+def find_runtime(command: str | None, container_options: str | None) -> Runtime | None:
+    """What the worker was told, else the first of podman and docker; None: there is none."""
+    told = shlex.split(command or "")
+    options = tuple(shlex.split(container_options or ""))
+    if told and runtime_name(told[0]) is None:
+        log.warning("the container command %r is neither podman nor docker; jobs with an image fail", told[0])
+        return None
+    for program, *words in [told] if told else [[name] for name in RUNTIMES]:
         found = shutil.which(program)
         if found is not None:
             runtime = Runtime((found, *words), options)
@@ -39,7 +39,7 @@ def find_runtime(config: dict[str, Any]) -> Runtime | None:
             )
     if told:
         log.warning(
-            "the container runtime %r that `swell up` was told is not on PATH; jobs with an image fail", told[0]
+            "the container runtime %r that was given to `swell up` is not on PATH; jobs with an image fail", told[0]
         )
     return None
 
@@ -47,21 +47,14 @@ def find_runtime(config: dict[str, Any]) -> Runtime | None:
 def for_users(runtime: Runtime | None) -> Runtime | None:
     """What runs the containers of a box server's users. None: nothing here can do that.
 
-    Whoever may talk to docker's engine is root, and what it runs is nobody's process. Without a session podman has no
-    systemd to ask for control groups.
+    Whoever may talk to docker's engine is root, and what it runs is nobody's process.
     """
-    if runtime is None or any(word.startswith("--cgroup-manager") for word in runtime.command):
-        return runtime
+    if runtime is None:
+        return None
     if runtime.is_docker:
         log.warning("docker cannot run containers as the users of a box server; install podman")
         return None
-    return replace(runtime, command=(*runtime.command, "--cgroup-manager", "cgroupfs"))
-
-
-def library() -> tuple[str, ...]:
-    """The folders of the in-job library, wherever it is installed; nothing of it is imported."""
-    found = [importlib.util.find_spec(name) for name in PACKAGES]
-    return tuple(spec.submodule_search_locations[0] for spec in found if spec and spec.submodule_search_locations)
+    return replace(runtime, command=tuple(words_for_users(runtime.command)))
 
 
 def refuse_without(runtime: Runtime | None, *, is_box: bool) -> None:
@@ -100,16 +93,11 @@ def failure_text(log_path: Path) -> str:
     """What the runtime said when a container did not come up; nothing else has written to its log."""
     unknown = "the container runtime did not say why"
     try:
-        with open(log_path, "rb", opener=_without_waiting) as file:
+        with open(log_path, "rb", opener=open_without_waiting) as file:
             file.seek(max(0, log_path.stat().st_size - SAID_BYTES))
             return last_words(file.read(SAID_BYTES).decode(errors="replace")) or unknown
     except OSError:
         return unknown
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """The log may be its user's own, who can hold a lease on it: whoever opens it then waits for 45 s."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 def last_words(said: str) -> str:

@@ -61,7 +61,7 @@ class Sampler:
                 readings = self._nvml.read()
                 self._hand_over(Sample(time.monotonic(), readings, self._traces(readings)))
             except Exception as error:  # noqa: BLE001  the next sample may be a good one
-                self._say(f"the GPUs could not be looked at: {error!r}")
+                self._say(f"the GPUs could not be sampled: {error!r}")
             pause = SAMPLE_S if readings else min(2 * pause, PAUSE_S_MAX)
             time.sleep(pause)
 
@@ -79,7 +79,7 @@ class Sampler:
         try:
             return processes.trace(pid, reads_environment=self.reads_environments)
         except Exception as error:  # noqa: BLE001  one process says nothing of the others
-            self._say(f"a process on a GPU could not be looked at: {error!r}")
+            self._say(f"a process on a GPU could not be examined: {error!r}")
             return None
 
     def _say(self, text: str) -> None:

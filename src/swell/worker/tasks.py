@@ -43,6 +43,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from swell.machine.users import open_without_waiting
+
 KEEPER = """\
 trap : HUP INT QUIT USR1 USR2 ALRM TERM
 : > "$1/begun.$$.$2" || exit 125
@@ -210,9 +212,9 @@ def _names(folder: Path) -> list[str]:
 
 
 def _made_at(folder: Path, name: str) -> float:
-    """0: it is gone. The log's own time is its writer's to set, so that no time lies in the future."""
+    """0: it is gone. The log's own time is its writer's to set, so that no time lies in the future, or before 1970."""
     try:
-        return min((folder / name).lstat().st_mtime, time.time())
+        return max(0.0, min((folder / name).lstat().st_mtime, time.time()))
     except OSError as error:
         if error.errno not in NOT_OURS:
             raise
@@ -221,7 +223,7 @@ def _made_at(folder: Path, name: str) -> float:
 
 def _is_locked(log: Path) -> bool:
     try:
-        descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = open_without_waiting(log)
     except OSError as error:
         if error.errno not in NOT_OURS:
             raise

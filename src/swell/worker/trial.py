@@ -20,10 +20,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from swell.errors import SwellError
+from swell.machine.state_folder import StateFolder
 from swell.model.job import Container, Mount
-from swell.state import StateFolder
 from swell.worker.containers import Outside, Runtime, remove_words, render_run
 from swell.worker.runtimes import advice, find_runtime, for_users, last_words
 
@@ -33,7 +34,7 @@ SAID_MAX = 400  # characters of what went wrong
 FOLDERS = ("usr", "bin", "lib", "lib64", "dev", "proc", "sys", "etc", "tmp")
 PROGRAMS = ("/usr", "/bin", "/lib", "/lib64")
 COMMAND = ("/bin/sh", "-c", "id -u")
-NOT_FOR_USERS = "who may talk to its engine is root, so the users of a box server cannot have containers of it"
+NOT_FOR_USERS = "access to its engine is equivalent to root, so users of a box server cannot run containers with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ def main() -> None:
 
 
 def try_out(state: StateFolder) -> TrialResult:
-    found = find_runtime(_config(state))
+    config = _config(state)
+    found = find_runtime(config.get("container_command"), config.get("container_options"))
     runtime = found if state.socket is None else for_users(found)
     if runtime is None:
         return (
@@ -67,7 +69,7 @@ def try_out(state: StateFolder) -> TrialResult:
     return ContainerTrial(runtime, env).run()
 
 
-def _config(state: StateFolder) -> dict[str, object]:
+def _config(state: StateFolder) -> dict[str, Any]:
     """Empty: nobody has set anything, or it is not ours to read."""
     try:
         return dict(state.read_json(state.config))

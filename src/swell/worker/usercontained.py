@@ -20,11 +20,12 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from swell.machine.library import library_folder, packages_in
 from swell.model.launch import Launch
 from swell.worker import asuser
 from swell.worker.contained import ANSWER_S_MAX, ContainedTasks
 from swell.worker.containers import Outside, remove_words, render_user_command, render_user_waiter
-from swell.worker.limits import Limits
+from swell.worker.limits import TaskLimits
 from swell.worker.machine import Machine
 from swell.worker.runtimes import advice, failure_text
 from swell.worker.users import UserTasks
@@ -51,11 +52,15 @@ class UserContainedTasks(ContainedTasks):
         own = {**user.variables, **super().environment(shared)}
         return {**own, "XDG_RUNTIME_DIR": str(self._box.runtime_folder(user.uid))}
 
-    def _limits(self, lane: int) -> Limits | None:
+    def _limits(self, lane: int) -> TaskLimits | None:
         return None  # rootless podman can make no groups; what it runs stays in the task's own
 
     def _refuse(self, outside: Outside) -> None:
         """Not what we could see: root must not tell a user what there is. podman says what they cannot mount."""
+
+    def _library(self) -> tuple[str, ...]:
+        """A copy: users may not enter the folders of root in which we may be installed."""
+        return packages_in(library_folder(self._box.library))
 
     def _spawn(self, index: int, lane: int, words: tuple[str, ...], env: dict[str, str]) -> int:
         self._make_runtime_folder()

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from swell.machine.users import User, user_of_job
 from swell.model.launch import Launch
-from swell.users import User, user_of_job
 from swell.worker import asuser, processes, tasks, tensorboard
 from swell.worker.machine import Machine
 from swell.worker.plain import PlainTasks
@@ -24,8 +24,8 @@ from swell.worker.tasks import Found, Status
 class UserTasks(PlainTasks):
     """See `handling.py` for what each method promises."""
 
-    def __init__(self, machine: Machine, launch: Launch, folder: Path) -> None:
-        super().__init__(machine, launch, folder)
+    def __init__(self, machine: Machine, launch: Launch, folder: Path, *, port: int) -> None:
+        super().__init__(machine, launch, folder, port=port)
         assert launch.user is not None
         assert launch.uid is not None
         assert machine.box is not None
@@ -42,7 +42,7 @@ class UserTasks(PlainTasks):
     def user(self) -> User:
         if self._found is None:
             raise ValueError(
-                f"the user {self._launch.user} (uid {self._uid}), who submitted it, is no longer known here"
+                f"the user {self._launch.user} (uid {self._uid}), who submitted it, no longer exists on this machine"
             )
         return self._found
 
@@ -62,8 +62,10 @@ class UserTasks(PlainTasks):
             os.chown(checkpoints, self._found.uid, self._found.gid, follow_symlinks=False)
         return str(token)
 
-    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> None:
-        self._tensorboard_keeper = self.start_in(self._launch.workdir, tensorboard.NAME, None, tuple(argv), env)
+    def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> int:
+        keeper = self.start_in(self._launch.workdir, tensorboard.NAME, None, tuple(argv), env)
+        self._tensorboard_keeper = keeper
+        return keeper
 
     def start_in(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from api.service import JOB_SECRET, USER, Service
-from swell.api.caller import Caller
+from swell.api.box import Caller
 from swell.api.credentials import ADDRESS, make_credential
 from swell.controller.reporting import make_token
 from swell.model.job import AttemptId

@@ -80,7 +80,7 @@ def test_to_an_administrator_too_a_name_means_their_own_job_and_an_id_anybodys(b
 def test_no_plain_port_acts_as_root(box: Service) -> None:
     said = ask(box, ADMIN, "POST", "/doors", {"name": "genai", "port": 0}).error
     assert said[0] == 422
-    assert "could run jobs as root through that port; say in whose name it acts instead" in said[2]
+    assert "could run jobs as root through that port; name another user" in said[2]
     said = ask(box, ADMIN, "POST", "/doors", {"name": "genai", "port": 0, "user": "nobody-at-all"}).error
     assert said == (422, "Rejected", "there is no user 'nobody-at-all' on this machine")
 
@@ -113,8 +113,8 @@ def test_only_root_opens_a_door_in_anothers_name(with_admins: Service) -> None:
         403,
         "Denied",
         (
-            f"a door in the name of {name_of(OWNER)!r} lets everybody act as them, so only root may open it; "
-            "without --as it acts in your own name"
+            f"a door that acts as {name_of(OWNER)!r} lets everyone act as that user, so only root may open it; "
+            "without --as, it acts as you"
         ),
     )
     assert ask(box, OTHER, "POST", "/doors", {**asked, "user": "root"}).status == 403
@@ -129,8 +129,8 @@ def test_only_root_opens_a_door_in_anothers_name(with_admins: Service) -> None:
 def test_a_door_on_a_port_that_users_can_take_says_so(box: Service) -> None:
     opened = ask(box, ADMIN, "POST", "/doors", {"name": "genai", "port": 0, "user": name_of(OWNER)}).json
     assert opened["warning"] == (
-        f"any user of this machine can listen on port {opened['port']} while the server is away, and be sent what "
-        "clients send there; one below 1024 only root can take"
+        f"any user of this machine can listen on port {opened['port']} while the server is down, and receive "
+        "the clients' requests; only root can take a port below 1024"
     )
     [listed] = ask(box, ADMIN, "GET", "/doors").json["doors"]
     assert listed == opened

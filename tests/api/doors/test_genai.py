@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -56,6 +57,19 @@ def test_scale_gives_a_job_all_it_can_use_at_once_and_says_so(service, genai):
         assert genai.ask("POST", "/scale/wide") == (409, ["Did not scale", 401])
 
 
+def test_a_deployment_waits_once_for_its_plan_however_many_jobs_it_has(service, genai, monkeypatch):
+    """It waited for each of them, one after the other: 45 s for ten jobs that stood behind another."""
+    monkeypatch.setattr("swell.api.doors.genai.PLANNED_S", 0.5)
+    with running(service, "awaited") as first:
+        spec = {"command": ["true"], "after": [first]}
+        kind = {"apiVersion": "swell/v1", "kind": "Job"}
+        jobs = [json.dumps({**kind, "metadata": {"name": f"behind-{n}"}, "spec": spec}) + "\n" for n in range(40)]
+        status, answer = genai.ask("POST", "/deploy", "---\n".join(jobs).encode())
+        assert (status, answer["message"], len(answer["jobs"])) == (201, "Deployed", 40)
+        for one in answer["jobs"]:
+            cancel(service, one["job_id"])
+
+
 def test_scale_without_a_name_takes_the_one_that_loses_least(service, genai):
     with (
         running(service, "rigid", gpus="2") as rigid,
@@ -77,6 +91,16 @@ def test_scale_without_a_name_takes_the_one_that_loses_least(service, genai):
         cancel(service, newer)
 
 
+@pytest.mark.parametrize("path", ["/get_jobs_by_checkpoint_limit", "/get_jobs_by_difference/4"])
+def test_a_job_that_waits_is_not_listed_among_those_to_scale(service, genai, path):
+    """Who takes the first of this list to scale it got one that had no GPU yet; there nothing ever waited."""
+    with running(service, "full", gpus="4"):
+        waits = service.submit("waits", gpus="1..4")
+        assert "waits" not in names(genai.ask("GET", path))
+        assert "waits" in names(genai.ask("GET", "/get_all_jobs"))
+        cancel(service, waits)
+
+
 def test_scale_without_a_name_says_so_when_nobody_gains(service, genai):
     assert genai.ask("POST", "/scale") == (409, ["Did not scale", 401])
     with running(service, "full", gpus="2"):
@@ -86,6 +110,18 @@ def test_scale_without_a_name_says_so_when_nobody_gains(service, genai):
 def test_scale_of_a_job_that_is_not_there_is_a_404_with_an_error(genai):
     status, answer = genai.ask("POST", "/scale/nobody")
     assert (status, answer) == (404, {"error": "there is no job 'nobody'; GET /get_all_jobs lists them"})
+
+
+def test_older_clients_name_the_job_to_scale_in_the_body(service, genai):
+    """The name was not looked at: some other job was scaled, or one that is not there 'did not scale'."""
+    assert genai.ask("POST", "/scale", {"name": "nobody"}) == (
+        404,
+        {"error": "there is no job 'nobody'; GET /get_all_jobs lists them"},
+    )
+    with running(service, "other", gpus="1..2") as other, running(service, "full", gpus="2"):
+        assert genai.ask("POST", "/scale", {"name": "full"}) == (409, ["Did not scale", 401])
+        assert genai.ask("POST", "/scale", {"nam": "full"})[0] == 400
+        assert "ScaleRequested" not in [event.kind for event in service.store.events(job=other)]
 
 
 def test_a_job_that_must_not_be_stopped_is_not_scaled(service, genai):
@@ -193,7 +229,7 @@ def test_several_jobs_of_one_name_are_told_apart_by_id(service, genai):
     with running(service, "same") as first, running(service, "same") as second:
         assert names(genai.ask("GET", "/get_all_jobs")).count("same") == 2
         status, answer = genai.ask("PUT", "/update_job", {"job_name": "same"})
-        said = f"2 jobs are named 'same'; say which by id: {second}, {first}"
+        said = f"2 jobs are named 'same'; name the job by id: {second}, {first}"
         assert (status, answer) == (409, {"error": said})
         assert genai.ask("PUT", "/update_job", {"job_name": str(first)})[0] == 200
 
@@ -206,7 +242,7 @@ def test_a_checkpoint_of_a_swell_job_is_a_report(service, genai):
         began = time.time()
         told = {"job_name": "train", "last_checkpoint_time": began, "completed_epochs": 1.0, "total_epochs": 3}
         status, answer = genai.ask("PUT", "/update_last_checkpoint", told)
-        assert (status, answer["message"]) == (200, "Job updated")
+        assert (status, answer["message"]) == (200, "Job updated successfully")
         record = answer["job"]
         assert (record["completed_epochs"], record["total_epochs"]) == (1.0, 3.0)
         assert record["last_checkpoint_time"] == pytest.approx(began, abs=1)
@@ -290,16 +326,14 @@ def test_a_name_that_nobody_has_is_a_404(genai, method, path):
 def test_a_status_is_kept_for_somebody_elses_job(genai, added):
     added("theirs")
     status, answer = genai.ask("PUT", "/update_job_status", {"job_name": "theirs", "status": "completed"})
-    assert (status, answer["message"], answer["job"]["status"]) == (200, "Job updated", "completed")
+    assert (status, answer["message"], answer["job"]["status"]) == (200, "Job updated successfully", "completed")
     assert genai.ask("PUT", "/update_job_status", {"job_name": "theirs"})[0] == 400
 
 
 def test_a_job_that_runs_cannot_be_called_completed(service, genai):
     with running(service, "train") as job:
         status, answer = genai.ask("PUT", "/update_job_status", {"job_name": "train", "status": "completed"})
-        said = (
-            f"job {job} (train) is running, and Swell sees by itself when it completes; to end it: swell cancel {job}"
-        )
+        said = f"job {job} (train) is running, and Swell detects when it completes; to end it, run: swell cancel {job}"
         assert (status, answer) == (409, {"error": said})
         assert genai.ask("PUT", "/update_job_status", {"job_name": "train", "status": "running"})[0] == 200
         service.worker.end(job)
@@ -339,7 +373,7 @@ def test_what_contradicts_what_swell_knows_is_a_409_that_says_what_to_do(service
 
 def test_a_record_is_deleted_and_a_live_job_is_not(service, genai, added):
     added("theirs")
-    assert genai.ask("DELETE", "/delete_job", {"job_name": "theirs"}) == (200, {"message": "Job deleted"})
+    assert genai.ask("DELETE", "/delete_job", {"job_name": "theirs"}) == (200, {"message": "Job deleted successfully"})
     assert genai.ask("DELETE", "/delete_job", {"job_name": "theirs"})[0] == 404
     assert genai.ask("DELETE", "/delete_job")[0] == 400
     with running(service, "gone") as job:
@@ -406,11 +440,11 @@ def test_a_job_sees_and_reports_on_itself_and_nothing_else(service, added):
             404,
         ]
         told = {"last_checkpoint_time": time.time(), "completed_epochs": 1, "total_epochs": 3}
-        put = {
-            name: job.ask("PUT", "/update_last_checkpoint", {"job_name": name, **told})[0] for name in ("mine", "other")
-        }
-        assert put == {"mine": 200, "other": 404}
-        assert job.ask("PUT", "/update_last_checkpoint", {"job_name": "theirs", **told})[0] == 404
+        before = [with_token(service).ask("GET", f"/get_job/{ref}") for ref in (other, "theirs")]
+        for name in ("mine", "other", "theirs"):  # whatever it says, it reports on itself
+            status, answer = job.ask("PUT", "/update_last_checkpoint", {"job_name": name, **told})
+            assert (status, answer["job"]["job_name"], answer["job"]["completed_epochs"]) == (200, "mine", 1)
+        assert [with_token(service).ask("GET", f"/get_job/{ref}") for ref in (other, "theirs")] == before
         for method, path in (("POST", "/scale/mine"), ("POST", "/scale"), ("POST", "/add_job")):
             body = {"job_name": "new", "gpu_req": 1, "gpu_lim": 1, "gpu_assigned": 1}
             assert job.ask(method, path, body)[0] == 403, path
@@ -419,12 +453,14 @@ def test_a_job_sees_and_reports_on_itself_and_nothing_else(service, added):
         assert (noted, job.ask("GET", "/get_job/mine")[1]["team"]) == ([200, 404], "nlp")
 
 
-def test_a_notifier_that_only_knows_its_hosts_name_reports_through_its_jobs_address(service):
-    """It takes the job's name from the host's, up to "-master"; a process has its machine's."""
-    with running(service, "train") as job:
-        told = {"job_name": "box", "last_checkpoint_time": time.time(), "completed_epochs": 1.0, "total_epochs": 3}
+@pytest.mark.parametrize("name", ["box", "gpu-7.example.org", "3f2a9c1b77de", "train", "other"])
+def test_a_notifier_that_only_knows_its_hosts_name_reports_through_its_jobs_address(service, name):
+    """It takes the job's name from the host's, up to "-master": a machine's, a container's, or that of another job."""
+    with running(service, "other") as other, running(service, "train") as job:
+        told = {"job_name": name, "last_checkpoint_time": time.time(), "completed_epochs": 1.0, "total_epochs": 3}
         status, answer = of_job(service, job).ask("PUT", "/update_last_checkpoint", told)
         assert (status, answer["job"]["job_name"], answer["job"]["completed_epochs"]) == (200, "train", 1.0)
+        assert with_token(service).ask("GET", f"/get_job/{other}")[1]["completed_epochs"] == 0
 
 
 def test_with_a_users_token_the_same_is_on_the_main_port(service, added):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.service import Service
+from swell.api.doors.submission import PATH
 
 from .foreign import Foreign, cancel, of_job, of_user, running
 
@@ -144,6 +146,7 @@ def test_profiles_are_what_the_planner_measures_by(service):
                 "steps": 200,
                 "step_s": 0.5,
                 "memory_mib": 900.0,
+                "steps_per_epoch": None,
             }
         ]
 
@@ -221,6 +224,15 @@ def submitted(service: Service, **changes: Any) -> tuple[int, Any]:
     return of_user(service, "kubeprofiler").ask("POST", "/submit", body)
 
 
+@pytest.mark.parametrize("image", ["", None])
+def test_an_image_that_is_left_empty_is_none(service, image):
+    (status, answer), (other, plain) = submitted(service, dockerImage=image), submitted(service)
+    assert (status, other) == (201, 201)
+    assert shown(service, answer["id"])["spec"] == shown(service, plain["id"])["spec"]
+    for job in (answer["id"], plain["id"]):
+        cancel(service, job)
+
+
 def test_the_old_submit_makes_a_job(service):
     status, answer = submitted(service)
     job = answer["id"]
@@ -229,7 +241,7 @@ def test_the_old_submit_makes_a_job(service):
     [role] = spec["roles"]
     assert (spec["name"], role["command"], role["gpus"], role["cpus_milli"]) == (
         "old",
-        ["python", "/srv/mine/train.py"],
+        ["python" if shutil.which("python", path=PATH) else "python3", "/srv/mine/train.py"],
         1,
         0,
     )
@@ -258,9 +270,10 @@ def test_a_job_that_no_gpu_here_could_hold_is_refused(service):
     service.worker.sync()
     status, answer = submitted(service, estimatedMemory=4096, disableGPUSharing=False)
     assert (status, answer["error"][: len(REFUSED)]) == (400, REFUSED)
+    assert answer["error"].endswith("; submit it with estimatedMemory 16 or less")  # not with options of our commands
 
 
-REFUSED = "job 'old' could never run here: it wants 0 CPUs, 4 GiB of one GPU's memory, but this machine has"
+REFUSED = "job 'old' can never run here: it wants 0 CPUs, 4 GiB of one GPU's memory, but this machine has"
 
 
 @pytest.mark.parametrize(("word", "gpus"), [("yes", 1), ("1", 1), ("off", 4)])
@@ -270,7 +283,7 @@ def test_a_switch_is_understood_in_the_words_people_use(service, word, gpus):
     assert shown(service, answer["id"])["spec"]["width_max"] == gpus
     cancel(service, answer["id"])
     status, answer = submitted(service, isSingleGPU="maybe")
-    assert (status, answer["error"]) == (400, "isSingleGPU must be true or false, but is text: 'maybe'")
+    assert (status, answer["error"]) == (400, "isSingleGPU must be true or false, but is 'maybe'")
 
 
 def test_without_isSingleGPU_it_is_elastic_up_to_the_widest_machine(service):  # noqa: N802
@@ -286,12 +299,12 @@ def test_without_isSingleGPU_it_is_elastic_up_to_the_widest_machine(service):  #
     [
         ({"jobName": None}, 400, "missing field: jobName (needed: jobName, scriptPath, directoryToMount)"),
         ({"directoryToMount": "mine"}, 400, "directoryToMount 'mine' is not an absolute path; send it in full"),
-        ({"isSingleGPU": "perhaps"}, 400, "isSingleGPU must be true or false, but is text: 'perhaps'"),
-        ({"maxEpochs": "many"}, 400, "maxEpochs must be a number of at least 1, but is text: 'many'"),
+        ({"isSingleGPU": "perhaps"}, 400, "isSingleGPU must be true or false, but is 'perhaps'"),
+        ({"maxEpochs": "many"}, 400, "maxEpochs must be a number of at least 1, but is 'many'"),
         (
             {"username": "bob"},
             403,
-            "this address acts in the name of ann, not of 'bob'; leave username out",
+            "this address acts as the user ann, not as 'bob'; leave username out",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api.service import USER, WORKER, Service
-from swell.api.caller import SCOPE_KEY, Caller
+from swell.api.box import SCOPE_KEY, Caller
 
 from .foreign import Foreign, of_job, of_user, running, with_token
 
@@ -211,7 +211,7 @@ def test_refusals_are_logged_and_tokens_are_not(service, caplog):
     [
         ({"name": "genia"}, "there is no door 'genia'; did you mean 'genai'? (known: genai, kubeprofiler)"),
         ({"name": "x"}, "there is no door 'x'; known: genai, kubeprofiler"),
-        ({"name": "genai", "lasts_s": 0}, "lasts_s: Input should be greater than 0, but is a number: 0"),
+        ({"name": "genai", "lasts_s": 0}, "lasts must be more than 0, but is 0"),
         (
             {"name": "genai", "last_s": 5},
             "the request has no field 'last_s'; did you mean 'lasts_s'? (known: lasts_s, name)",
@@ -293,20 +293,21 @@ def test_opening_and_closing_are_audited_and_listed(service):
 
 def test_a_port_that_is_taken_is_refused(service, opened):
     taken = port_of(opened)
-    said = f"port {taken} has a door already; close it first: swell door close --port {taken}"
+    said = f"port {taken} already has a door; close it first: swell door close --port {taken}"
     assert service.ask("POST", "/doors", {"name": "genai", "port": taken}).error == (409, "Conflict", said)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         status, kind, said = service.ask("POST", "/doors", {"name": "genai", "port": port}).error
         words = (
-            f"port {port} cannot be used: Address already in use; choose another with --port, or end what listens there"
+            f"port {port} cannot be used: Address already in use; choose another port with --port, or stop the program "
+            "that listens there"
         )
         assert (status, kind, said) == (409, "Conflict", words)
         assert port not in [door["port"] for door in service.ask("GET", "/doors").json["doors"]]
 
 
 def test_a_port_that_is_not_open_cannot_be_closed(service):
-    said = "no door is open on port 1; `swell door` lists those that are"
+    said = "no door is open on port 1; `swell door` lists the open ports"
     assert service.ask("DELETE", "/doors/1").error == (404, "NotFound", said)
 
 

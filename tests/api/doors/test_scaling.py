@@ -9,7 +9,7 @@ import pytest
 from planner.world import node, queued, running, shape, world
 from swell.api.doors.scaling import free_gpus, new_width
 from swell.model.cluster import Node
-from swell.model.placement import Effect, Rules, Taint, Toleration
+from swell.model.placement import Effect, PlacementRules, Taint, Toleration
 from swell.model.plan import Standing
 from swell.model.resources import Resources
 
@@ -27,19 +27,19 @@ OPEN = {"pool": "open"}
         (
             "its taint is tolerated",
             node("b", gpus=2, labels=OPEN, taints=(FOR_ML,)),
-            Rules(tolerations=(Toleration("team", "ml"),)),
+            PlacementRules(tolerations=(Toleration("team", "ml"),)),
             4,
         ),
         (
             "its label is another one",
             node("b", gpus=2, labels={"pool": "other"}),
-            Rules(selector=(("pool", "open"),)),
+            PlacementRules(selector=(("pool", "open"),)),
             2,
         ),
         ("it is out of reach", node("b", gpus=2, labels=OPEN, is_reachable=False), None, 2),
     ],
 )
-def test_only_gpus_that_the_job_may_use_count(what: str, other: Node, rules: Rules | None, width: int) -> None:
+def test_only_gpus_that_the_job_may_use_count(what: str, other: Node, rules: PlacementRules | None, width: int) -> None:
     job = queued(1, gpus=1, tasks="1..8")
     job = replace(job, shape=replace(job.shape, rules=() if rules is None else (rules,)))
     assert new_width(job, world(node("a", gpus=2, labels=OPEN), other, job)) == width, what

@@ -50,7 +50,7 @@ def test_a_standing_door_is_listed_audited_and_closed_by_the_settings_alone(serv
     assert service.ask("DELETE", f"/doors/{port}").error == (
         409,
         "Conflict",
-        f"port {port} is opened by the settings (doors); take it out there and restart the server",
+        f"port {port} is opened by the settings (doors); remove it there and restart the server",
     )
     events = service.ask("GET", "/events").json["events"]
     said = [(event["actor"], event["origin"], event["detail"]) for event in events if event["kind"] == "DoorOpened"]
@@ -64,7 +64,8 @@ def test_a_port_that_somebody_has_taken_is_told_in_the_listing(service):
         stand(service, Door("genai", port, "ann", "127.0.0.2"))
         [listed] = service.ask("GET", "/doors").json["doors"]
     assert listed["problem"] == (
-        f"port {port} cannot be used: Address already in use; choose another with --port, or end what listens there"
+        f"port {port} cannot be used: Address already in use; choose another port with --port, or stop the "
+        "program that listens there"
     )
 
 
@@ -72,7 +73,7 @@ def test_a_port_that_somebody_has_taken_is_told_in_the_listing(service):
     ("door", "said"),
     [
         (Door("genia", 5000, "ann"), "there is no door 'genia'; did you mean 'genai'? (known: genai, kubeprofiler)"),
-        (Door("genai", 5000, "bob"), "this server is ann's alone; a door acts in their name, not in 'bob''s"),
+        (Door("genai", 5000, "bob"), "this server belongs to ann alone; a door acts as that user, not as 'bob'"),
     ],
 )
 def test_a_mistake_in_the_settings_keeps_the_server_from_starting(service, door, said):

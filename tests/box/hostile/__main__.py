@@ -6,12 +6,15 @@ Before and after are two runs of it on two versions.
 from __future__ import annotations
 
 import argparse
+import tempfile
+from pathlib import Path
 
 from box.hostile.attacks import ATTACKS, flood
 from box.hostile.private import ONLY_MEASURED, PRIVATE_ATTACKS, owner_feels
 from box.hostile.stage import Felt, Stage
 from box.hostile.worst import WORST
 from box.machine import Machine
+from server import Server
 
 
 def main() -> None:
@@ -21,8 +24,8 @@ def main() -> None:
     options = parser.parse_args()
     attacks = [one for one in (*ATTACKS, *map(flood, WORST)) if options.only in one.name]
     print("| what was tried | the worst `swell ps` of the other user | middle |\n|---|---|---|", flush=True)
-    with Machine() as machine:
-        stage = Stage(machine)
+    with tempfile.TemporaryDirectory() as beside, Machine() as machine, Server(Path(beside)) as bystander:
+        stage = Stage(machine, bystander)
         stage.prepare()
         _print("nothing", stage.feel(options.seconds))
         for attack in attacks:

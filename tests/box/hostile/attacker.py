@@ -6,6 +6,7 @@ It says one line of JSON when it is in place, goes on until its standard input i
 from __future__ import annotations
 
 import collections
+import itertools
 import json
 import os
 import signal
@@ -16,7 +17,9 @@ import time
 from typing import Any
 
 TIMEOUT_S = 120.0
+NUMBER = b"@@@@@@@@"  # in a request that must not be the same twice: as many digits stand there
 Address = Any  #: a path, or a host and a port
+numbers = itertools.count(1)
 
 
 def connect(address: Address) -> socket.socket:
@@ -46,11 +49,15 @@ def repeat(address: Address, request: bytes, statuses: collections.Counter[str],
     while not is_over.is_set():
         try:
             with connect(address) as one:
-                one.sendall(request)
+                one.sendall(numbered(request))
                 statuses[read_answer(one)] += 1
         except OSError as error:
             statuses[type(error).__name__] += 1
             time.sleep(0.01)
+
+
+def numbered(request: bytes) -> bytes:
+    return request.replace(NUMBER, b"%08d" % next(numbers)) if NUMBER in request else request
 
 
 def read_answer(one: socket.socket) -> str:

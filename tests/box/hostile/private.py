@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from box.hostile.stage import HERE, Felt, felt
+from box.hostile.stage import HERE, Felt, address_of, asking, feel_beside
 from box.machine import SYSTEM_PYTHON
 from server import Server
 
@@ -22,14 +24,22 @@ ONLY_MEASURED = {"4,000 requests without a token at once": (KNOCK, 4000, 0)}
 
 
 def owner_feels(name: str, seconds: float) -> Felt:
-    with tempfile.TemporaryDirectory(prefix="swell-private-") as folder, Server(Path(folder)) as server:
-        return under(server, name, seconds)
+    with tempfile.TemporaryDirectory(prefix="swell-private-") as folder, two_servers(Path(folder)) as servers:
+        return under(*servers, name, seconds)
 
 
-def under(server: Server, name: str, seconds: float) -> Felt:
+@contextlib.contextmanager
+def two_servers(folder: Path) -> Iterator[tuple[Server, Server]]:
+    """One that is knocked at, and beside it one that is not."""
+    for one in ("attacked", "beside"):
+        (folder / one).mkdir()
+    with Server(folder / "attacked") as server, Server(folder / "beside") as bystander:
+        yield server, bystander
+
+
+def under(server: Server, bystander: Server, name: str, seconds: float) -> Felt:
     request, holds, threads = (PRIVATE_ATTACKS | ONLY_MEASURED)[name]
-    address = str(server.state.read_json(server.state.server_file)["url"]).removeprefix("http://")
-    host, _, port = address.partition(":")
+    host, _, port = address_of(server).partition(":")
     asked = {"address": [host, int(port)], "request": request.decode(), "holds": holds, "threads": threads, "stops": ""}
     sent = json.dumps(asked).encode()
     attacker = subprocess.Popen(
@@ -44,7 +54,7 @@ def under(server: Server, name: str, seconds: float) -> Felt:
     try:
         attacker.stdin.write(sent)
         attacker.stdin.flush()
-        return _ask(address, server.state.token.read_text().strip(), seconds)
+        return feel_beside(asking(server, seconds), bystander, seconds)
     finally:
         attacker.stdin.close()
         print("attacker:", attacker.stdout.read().decode().splitlines())
@@ -52,14 +62,3 @@ def under(server: Server, name: str, seconds: float) -> Felt:
 
 
 NOBODY = {"user": "nobody", "group": "nogroup", "extra_groups": []}
-
-
-def _ask(address: str, token: str, seconds: float) -> Felt:
-    done = subprocess.run(
-        [SYSTEM_PYTHON, str(HERE / "victim.py"), address, token, str(seconds)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds + 160,
-    )
-    return felt(done)

@@ -1,9 +1,14 @@
-"""Where does it happen: a box server, a hostile user with much in the store, and a second who looks at their jobs?"""
+"""Where does it happen: a box server, a hostile user with much in the store, and a second who looks at their jobs?
+
+Beside it stands a server that nobody attacks. It is asked for the same at the same moments, so that what the machine
+itself makes slow, the attacker's own work included, is known of every measurement.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -14,14 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from box.machine import SYSTEM_PYTHON, Machine, Person, wait_for
-from swell.sockets import UnixConnection
+from server import Server
+from swell.machine.sockets import UnixConnection
 
 HERE = Path(__file__).parent
 JOBS = 2000  # of one name, held: nothing of them runs
 DOCUMENTS_PER_REQUEST = 500
 ARRAY_TASKS = 1_000_000
 RECORDS, RECORD_BYTES = 60, 60_000  # at genai's door
-ENVIRONMENT_BYTES = 4 * 1024 * 1024 - 4096
+CANCELLED_AT_ONCE = 5000
+CALM_S = 120.0  # what 16 threads have left in line is worked off before the hostile user is heard again
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,9 +39,10 @@ class Felt:
     middle_s: float
     count: int
     problem: str = ""  #: why there was no answer at all; empty: there was
+    beside_s: float = 0.0  #: the slowest of the same requests, meanwhile, to a server that nobody attacks
 
     def __str__(self) -> str:
-        return self.problem or f"{self.worst_s:.2f} s"
+        return self.problem or f"{self.worst_s:.2f} s (beside it {self.beside_s:.2f} s)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +56,15 @@ class Request:
     is_over_tcp: bool = False
 
 
+NOTHING = Request("", "")  # a connection that sends nothing
+
+
 class Stage:
     """A machine whose first user is hostile; `prepare` makes what the attacks are about."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, bystander: Server) -> None:
         self.machine = machine
+        self.bystander = bystander
         self.hostile, self.second, _ = machine.people
         for name in ("attacker.py", "victim.py"):
             shutil.copy(HERE / name, machine.client_folder / name)
@@ -61,6 +73,7 @@ class Stage:
 
     def prepare(self) -> None:
         assert self.second.swell("run", "--", "true").code == 0
+        assert self.bystander.swell("run", "--", "true").code == 0
         self.store = str(self.machine.state.read_json(self.machine.state.server_file)["store"])
         self.training = self._start_training()
         self.token = self._token_of(self.training)
@@ -71,6 +84,7 @@ class Stage:
         for number in range(RECORDS):
             record = {"job_name": f"r{number}", "gpu_req": 1, "gpu_lim": 1, "gpu_assigned": 1}
             self.ask(Request("POST", "/add_job", {**record, "image": "x" * RECORD_BYTES}))
+        self.last = self.jobs[-1]
 
     def _start_training(self) -> int:
         """It runs as long as we are here, and has told its token and made a checkpoint."""
@@ -101,11 +115,14 @@ class Stage:
 
     def ask(self, request: Request) -> Any:
         """As the hostile user, once, with the answer."""
+        address: Any = list(self.machine.address) if request.is_over_tcp else str(self.machine.socket)
         script = "import sys; sys.path.insert(0, sys.argv[1]); import attacker; "
-        script += "one = attacker.connect(sys.argv[2]); one.sendall(sys.stdin.buffer.read()); "
-        script += "parts = iter(lambda: one.recv(65536), b''); sys.stdout.buffer.write(b''.join(parts))"
+        script += "import json; one = attacker.connect(json.loads(sys.argv[2])); "
+        script += "one.sendall(attacker.numbered(sys.stdin.buffer.read())); "
+        script += "parts = iter(lambda: one.recv(65536), b''); "
+        script += "sys.stdout.buffer.write(b''.join(parts))"
         done = subprocess.run(
-            [SYSTEM_PYTHON, "-c", script, str(self.machine.client_folder), str(self.machine.socket)],
+            [SYSTEM_PYTHON, "-c", script, str(self.machine.client_folder), json.dumps(address)],
             input=self.rendered(request),
             capture_output=True,
             check=True,
@@ -117,6 +134,8 @@ class Stage:
         return json.loads(body)
 
     def rendered(self, request: Request) -> bytes:
+        if request == NOTHING:
+            return b""
         host = f"127.0.0.1:{self.machine.address[1]}" if request.is_over_tcp else "localhost"
         given = request.body
         body = b"" if given is None else given if isinstance(given, bytes) else json.dumps(given).encode()
@@ -126,14 +145,10 @@ class Stage:
         return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
     @contextlib.contextmanager
-    def attacked(
-        self, request: Request | None, *, threads: int = 0, holds: int = 0, stops: str = "", raw: bytes = b""
-    ) -> Iterator[None]:
+    def attacked(self, request: Request, *, threads: int = 0, holds: int = 0, stops: str = "") -> Iterator[None]:
         """The hostile user sends this from so many threads again and again, and holds so many more unread."""
-        rendered = raw if request is None else self.rendered(request)
-        is_over_tcp = request is None or request.is_over_tcp
-        address: Any = list(self.machine.address) if is_over_tcp else str(self.machine.socket)
-        asked = {"address": address, "request": rendered.decode("latin-1")}
+        address: Any = list(self.machine.address) if request.is_over_tcp else str(self.machine.socket)
+        asked = {"address": address, "request": self.rendered(request).decode("latin-1")}
         sent = json.dumps({**asked, "threads": threads, "holds": holds, "stops": stops}).encode()
         attacker = subprocess.Popen(
             ["prlimit", "--nofile=8000", "--", SYSTEM_PYTHON, _path(self, "attacker.py"), str(len(sent))],
@@ -162,7 +177,20 @@ class Stage:
             except subprocess.CalledProcessError:  # hung up on: their connections are not all closed yet
                 return False
 
-        wait_for(is_heard, "an answer for the hostile user")
+        wait_for(is_heard, "an answer for the hostile user", CALM_S)
+        self._cancel_what_was_made()
+
+    def _cancel_what_was_made(self) -> None:
+        """So that a limit that one attack has reached does not end the next before its time."""
+        client = self.machine.client()
+        made = [job.id for job in client.jobs(all_users=True) if job.id > self.last and not job.has_ended]
+        for start in range(0, len(made), CANCELLED_AT_ONCE):
+            client.cancel_several(made[start : start + CANCELLED_AT_ONCE], grace_s=0)
+
+    def hostile_runs(self, argv: tuple[str, ...]) -> int:
+        """How many processes of the hostile user are exactly this."""
+        words = b"".join(os.fsencode(word) + b"\0" for word in argv)
+        return [_words_of(pid) for pid in self.machine.processes_of(self.hostile)].count(words)
 
     def feel(self, seconds: float, *, is_new: bool = False) -> Felt:
         """What the second user's requests take meanwhile; a new one's must first be looked up by the server."""
@@ -172,22 +200,22 @@ class Stage:
             return self._feel(somebody, seconds)
 
     def _feel(self, person: Person, seconds: float) -> Felt:
-        done = subprocess.run(
-            [SYSTEM_PYTHON, _path(self, "victim.py"), str(self.machine.socket), "", str(seconds)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds + 160,
-            **_as(person),
-        )
-        return felt(done)
+        words = [SYSTEM_PYTHON, _path(self, "victim.py"), str(self.machine.socket), "", str(seconds)]
+        return feel_beside(words, self.bystander, seconds, **_as(person))
 
-    def command_s(self) -> float:
-        """Of the real `swell ps`, with the start of its interpreter."""
+    def command_s(self, *words: str) -> float:
+        """Of a real command of the second user's, with the start of its interpreter."""
         began = time.monotonic()
-        done = self.second.swell("ps")
+        done = self.second.swell(*words)
         assert done.code == 0, done
         return time.monotonic() - began
+
+    def slowest_run_s(self, seconds: float) -> float:
+        """Of the second user's jobs, one after the other, from the command to its end."""
+        until, slowest_s = time.monotonic() + seconds, 0.0
+        while time.monotonic() < until:
+            slowest_s = max(slowest_s, self.command_s("run", "--", "true"))
+        return slowest_s
 
     def answers(self) -> bool:
         connection = UnixConnection(self.machine.socket, timeout=5)
@@ -198,11 +226,36 @@ class Stage:
             connection.close()
 
 
-def felt(done: subprocess.CompletedProcess[str]) -> Felt:
-    if done.returncode:
-        return Felt(float("inf"), float("inf"), 0, done.stderr.strip().splitlines()[-1][:120])
-    took = json.loads(done.stdout)
-    return Felt(max(took), statistics.median(took), len(took))
+def feel_beside(words: list[str], bystander: Server, seconds: float, **how: Any) -> Felt:
+    """What the victim that these words start feels, and what another feels of the bystander at the same time."""
+    reading: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with (
+        subprocess.Popen(words, **reading, **how) as victim,
+        subprocess.Popen(asking(bystander, seconds), **reading) as beside,
+    ):
+        outputs = [one.communicate(timeout=seconds + 160) for one in (victim, beside)]
+    assert beside.returncode == 0, outputs[1]
+    if victim.returncode:
+        return Felt(float("inf"), float("inf"), 0, outputs[0][1].strip().splitlines()[-1][:120])
+    took = json.loads(outputs[0][0])
+    return Felt(max(took), statistics.median(took), len(took), beside_s=max(json.loads(outputs[1][0])))
+
+
+def asking(server: Server, seconds: float) -> list[str]:
+    """The words of a victim who is a private server's owner."""
+    token = server.state.token.read_text().strip()
+    return [SYSTEM_PYTHON, str(HERE / "victim.py"), address_of(server), token, str(seconds)]
+
+
+def address_of(server: Server) -> str:
+    return str(server.state.read_json(server.state.server_file)["url"]).removeprefix("http://")
+
+
+def _words_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return b""
 
 
 def _path(stage: Stage, name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import sys
 import time
 
@@ -19,8 +20,10 @@ def ask(address: str, token: str) -> float:
     is_path = address.startswith("/")
     host, _, port = address.partition(":")
     with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as one:
-        one.settimeout(TIMEOUT_S)
+        # As the command line connects (`connect_patiently`): it waits where the queue of the listener is full.
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(TIMEOUT_S), 0))
         one.connect(address if is_path else (host, int(port)))
+        one.settimeout(TIMEOUT_S)
         said = f"Host: {'localhost' if is_path else address}\r\nConnection: close\r\n"
         said += f"Authorization: Bearer {token}\r\n" if token else ""
         one.sendall(f"GET /api/v1/jobs?limit=50 HTTP/1.1\r\n{said}\r\n".encode())

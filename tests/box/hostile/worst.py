@@ -8,18 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from box.hostile.stage import ENVIRONMENT_BYTES, Request, Stage
+from box.hostile.attacker import NUMBER
+from box.hostile.stage import Request, Stage
 
 Worst = Callable[[Stage], Request]
 
 NOT_FOR_USERS = {
     "POST /api/v1/workers/sync": "needs the worker's token, which is root's",
     "GET /api/v1/workers/environments/{digest}": "needs the worker's token, which is root's",
+    "POST /api/v1/workers/logs": "needs a worker's token, which only an admin can make",
+    "POST /api/v1/workers/leave": "needs a worker's token, which only an admin can make",
 }
+#: Those that make something, which is more work than any refusal.
+MAKES = (
+    "POST /api/v1/jobs",
+    "POST /api/v1/tokens",
+    "POST /api/v1/doors/address",
+    "POST /deploy",
+    "POST /submit",
+    "POST /add_job",
+)
 REFERENCES = 99_999
 DOCUMENTS = 1000
 VARIABLES = 9_000
 VARIABLE_BYTES = 100  # a body that the server reads and takes
+NEW = NUMBER.decode()  # another in every request
 
 
 def _get(path: str) -> Worst:
@@ -49,20 +62,16 @@ def _profiled(method: str, what: str, body: object = None) -> Worst:
     return lambda stage: Request(method, f"/{what}/{stage.store[:8]}-{stage.training}", body)
 
 
-def environment_of_four_megabytes(stage: Stage) -> Request:
-    return stage.submission(stage.waiting("env"), env={"V": "x" * ENVIRONMENT_BYTES}, dry_run=True)
-
-
 def _large_submission(stage: Stage) -> Request:
+    """Accepted, until the hostile user has as many jobs as they may; read and counted to its end afterwards, too."""
     variables = {f"V{number}": "x" * VARIABLE_BYTES for number in range(VARIABLES)}
-    documents = "---\n".join([stage.waiting("env")] * DOCUMENTS)
-    return stage.submission(documents, env=variables, dry_run=True)
+    return stage.submission("---\n".join([stage.waiting("env")] * DOCUMENTS), env=variables)
 
 
 def _large_deployment(stage: Stage) -> Request:
-    """Read to its end, where a mistake is: nothing is accepted, and the next request finds the same."""
-    documents = "---\n".join([*[stage.waiting("deployed")] * DOCUMENTS, "kind: Nothing\n"])
-    return Request("POST", "/deploy", documents.encode())
+    """As a submission is; here no two may have one name."""
+    documents = [stage.waiting(f"n{NEW}-{number}") for number in range(DOCUMENTS)]
+    return Request("POST", "/deploy", "---\n".join(documents).encode())
 
 
 def many_references(stage: Stage) -> Request:
@@ -83,7 +92,7 @@ def checkpoint_report(stage: Stage) -> Request:
 
 EPOCH = {"done": 1}
 PROFILE = {"iternum": 1, "meandur": 0.1, "gpumem": 1}
-RECORD = {"job_name": "r1", "gpu_req": 1, "gpu_lim": 1, "gpu_assigned": 1}
+RECORD = {"job_name": f"added-{NEW}", "gpu_req": 1, "gpu_lim": 1, "gpu_assigned": 1}
 METRICS = {"metrics": [{"name": f"m{number}", "value": "1"} for number in range(256)]}
 
 WORST: dict[str, Worst] = {
@@ -97,6 +106,15 @@ WORST: dict[str, Worst] = {
     "POST /api/v1/jobs/cancel": _as_many_references_as_are_taken,
     "GET /api/v1/jobs/{ref}/logs": _of_job("GET", "/logs"),
     "GET /api/v1/jobs/{ref}/exec": lambda stage: Request("GET", f"/api/v1/jobs/{stage.array}/exec"),
+    "GET /api/v1/jobs/{ref}/outputs": _of_job("GET", "/outputs"),
+    "POST /api/v1/files/{what}": _post("/api/v1/files/missing", {"chunks": ["0" * 64] * 9_000}),
+    "GET /api/v1/files/folders/{folder}": _get(f"/api/v1/files/folders/{'0' * 64}"),
+    "GET /api/v1/pools": _get("/api/v1/pools"),
+    "POST /api/v1/pools/sync": _post("/api/v1/pools/sync", {"name": "x" * 60_000}),
+    "POST /api/v1/pools/worker-token": _post("/api/v1/pools/worker-token", {}),
+    "POST /api/v1/pools/kill": _post("/api/v1/pools/kill", {"worker": "none"}),
+    "POST /api/v1/pools/{name}/stop": _post("/api/v1/pools/none/stop", {}),
+    "GET /api/v1/debug/snapshot": _get("/api/v1/debug/snapshot"),
     "GET /api/v1/events": _get("/api/v1/events?limit=1000"),
     "GET /api/v1/events/stream": _get("/api/v1/events/stream?after=0"),
     "POST /api/v1/attempts/{attempt}/report": checkpoint_report,
@@ -108,7 +126,10 @@ WORST: dict[str, Worst] = {
     "POST /api/v1/jobs/{ref}/release": _of_job("POST", "/release"),
     "POST /api/v1/jobs/{ref}/requeue": lambda stage: Request("POST", f"/api/v1/jobs/{stage.jobs[2]}/requeue"),
     "POST /api/v1/jobs/{ref}/scale": lambda stage: Request("POST", f"/api/v1/jobs/{stage.jobs[3]}/scale", {"width": 1}),
+    "GET /api/v1/kinds": _get("/api/v1/kinds"),
+    "GET /api/v1/kinds/schema": _get("/api/v1/kinds/schema?name=jobset"),
     "GET /api/v1/usage": _get("/api/v1/usage?days=36500&by=user,day"),
+    "GET /api/v1/history": _get("/api/v1/history?days=36500"),
     "GET /metrics": _get("/metrics"),
     "GET /healthz": _get("/healthz"),
     "GET /readyz": _get("/readyz"),
@@ -118,7 +139,7 @@ WORST: dict[str, Worst] = {
     "POST /api/v1/doors/address": _post("/api/v1/doors/address", {"name": "genai"}),
     "GET /api/v1/doors/addresses": _get("/api/v1/doors/addresses"),
     "DELETE /api/v1/doors/addresses/{token}": lambda _: Request("DELETE", "/api/v1/doors/addresses/0123456789"),
-    "POST /api/v1/tokens": _post("/api/v1/tokens", {"name": "same"}),
+    "POST /api/v1/tokens": _post("/api/v1/tokens", {"name": f"n{NEW}"}),
     "GET /api/v1/tokens": _get("/api/v1/tokens"),
     "DELETE /api/v1/tokens/{token}": lambda _: Request("DELETE", "/api/v1/tokens/nobodys"),
     "POST /api/v1/job-secret/rotate": _post("/api/v1/job-secret/rotate"),
@@ -149,5 +170,5 @@ WORST: dict[str, Worst] = {
     "POST /end_epoch/{uuid}": _profiled("POST", "end_epoch", EPOCH),
     "POST /signal_end/{uuid}": _profiled("POST", "signal_end"),
     "GET /has_to_stop/{uuid}": _profiled("GET", "has_to_stop"),
-    "POST /submit": _post("/submit", {"jobName": "x", "scriptPath": "/bin/true", "directoryToMount": "relative"}),
+    "POST /submit": _post("/submit", {"jobName": f"n{NEW}", "scriptPath": "/bin/true", "directoryToMount": "/"}),
 }

@@ -247,6 +247,7 @@ class ApiServer:
             self.storage.get("pods", place.key)
             return self.pod_logs[place.key].serve(request, wire, self._listener.stopping)
         if place.key not in self.logs:
+            self.storage.get("pods", place.key)  # there is no log of a pod that there is not
             return wire.raw(b"HTTP/1.1 204 No Content\r\n\r\n")
         wire.begin("text/plain")
         for piece in self.logs[place.key]:

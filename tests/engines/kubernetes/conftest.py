@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from swell.engines.kubernetes import Access, Port
-from swell.engines.kubernetes.credentials import Files
+from swell.engines.kubernetes import Access, ApiClient
+from swell.engines.kubernetes.client.credentials import Files
 
 from .apiserver import ApiServer
 
@@ -26,7 +26,7 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def port(server: ApiServer) -> Iterator[Port]:
-    port = Port(access_to(server), answer_s=5.0)
+def port(server: ApiServer) -> Iterator[ApiClient]:
+    port = ApiClient(access_to(server), answer_s=5.0)
     yield port
     port.close()

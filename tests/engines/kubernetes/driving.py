@@ -6,15 +6,19 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from swell.engines.kubernetes import KubernetesEngine, Port, find_access
-from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes import ApiClient, KubernetesEngine, find_access
+from swell.engines.kubernetes.logs.keeper import LogKeeper
 from swell.engines.logfolder import LogFolder
+from swell.model.assignment import Assignment
 from swell.model.cluster import Node
 from swell.model.job import AttemptId
-from swell.model.launch import Lane, Launch, LaunchRole, RunSeen, TaskSeen
+from swell.model.launch import LaunchRole, RunSeen, TaskSeen
+from swell.model.plan import Slot
+from swell.model.resources import NOTHING
 
 PATIENCE_S = 60.0
 Place = tuple[str, int, int]  # node, GPUs, role
@@ -31,7 +35,7 @@ class Drive:
         **options: Any,
     ) -> None:
         self.store = store
-        self.port = Port(find_access(kubeconfig), guard=before_write)
+        self.port = ApiClient(find_access(kubeconfig), guard=before_write)
         self.manifests: dict[str, dict[str, Any]] = {}
         self.logs = LogKeeper(self.port, folder)
         self._woken = threading.Event()
@@ -48,6 +52,7 @@ class Drive:
         self.tasks: dict[tuple[AttemptId, int], TaskSeen] = {}
         self.runs: dict[tuple[AttemptId, str], RunSeen] = {}
         self.nodes: dict[str, Node] = {}
+        self.emptied: dict[AttemptId, tuple[int, ...]] = {}
 
     def __enter__(self) -> Drive:
         assert self.engine.cluster.start(30.0) is None
@@ -77,45 +82,42 @@ class Drive:
         self.manifests[key] = manifest
         nodes = tuple(dict.fromkeys(node for node, _, _ in places.values()))
         used: dict[str, int] = {}
-        lanes: dict[str, list[Lane]] = {node: [] for node in nodes}
-        for number, (node, gpus, role) in sorted(places.items()):
+        slots: list[Slot] = []
+        for number, (node, gpus, _) in sorted(places.items()):
             first = used.get(node, first_gpu)
             used[node] = first if share_mib and not spread else first + gpus
             devices = tuple(f"gpu-{number}" for number in range(first, first + gpus))
-            lanes[node].append(Lane(number, devices, role))
-        launches = tuple(
-            Launch(
-                attempt=attempt,
-                node=node,
-                generation=1,
-                revision=1,
-                name=manifest["metadata"]["name"],
-                roles=tuple(LaunchRole(()) for _ in range(roles)),
-                workdir="/",
-                umask=0o022,
-                environment="",
-                env=(),
-                own=tuple(sorted((own or {}).items())),
-                lanes=tuple(lanes[node]),
-                indices=array or ",".join(str(lane.number) for lane in lanes[node]),
-                is_array=bool(array),
-                world_size=len(places),
-                nodes=nodes,
-                time_limit_s=None,
-                grace_s=5.0,
-                manifest=key,
-                width=len(places),
-                shares_mib=(share_mib,) * roles,
-                **changes,
-            )
-            for node in nodes
+            slots.append(Slot(number, node, NOTHING, devices))
+        assignment = Assignment(
+            attempt=attempt,
+            generation=1,
+            revision=1,
+            name=manifest["metadata"]["name"],
+            width=len(places),
+            roles=tuple(LaunchRole(()) for _ in range(roles)),
+            slots=tuple(slots),
+            role_of_rank=tuple(role for _, (_, _, role) in sorted(places.items())),
+            indices=array,
+            is_array=bool(array),
+            tasks=len(places),
+            nodes=nodes,
+            workdir="/",
+            umask=0o022,
+            environment="",
+            env=(),
+            own=tuple(sorted((own or {}).items())),
+            time_limit_s=None,
+            grace_s=5.0,
+            manifest=key,
+            shares_mib=(share_mib,) * roles,
         )
-        self.engine.start(launches)
+        self.engine.start(replace(assignment, **changes))
 
     def look(self) -> None:
         seen = self.engine.observe()
         self.nodes = {node.id: node for node in seen.nodes}
         self.tasks |= {(task.attempt, task.index): task for task in seen.tasks}
+        self.emptied |= seen.emptied
         self.runs |= {(run.attempt, run.node): run for run in seen.runs}
 
     def until(self, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:

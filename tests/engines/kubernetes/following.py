@@ -6,24 +6,24 @@ import random
 import threading
 from typing import Any
 
-from swell.engines.kubernetes import Port, Reflector
-from swell.engines.kubernetes.mirror import Change, Key
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.reflector import Pace
+from swell.engines.kubernetes import ApiClient, Reflector
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.watch.mirror import Key, WatchChange
+from swell.engines.kubernetes.watch.reflector import WatchPace
 
-QUICK = Pace(first_s=0.005, cap_s=0.05, watch_s=2, silence_s=0.3, resync_s=3600.0)
+QUICK = WatchPace(first_s=0.005, cap_s=0.05, watch_s=2, silence_s=0.3, resync_s=3600.0)
 PATIENCE_S = 20.0
 
 
 class Follower:
-    def __init__(self, port: Port, selection: Selection, pace: Pace = QUICK, seed: int = 0) -> None:
+    def __init__(self, port: ApiClient, selection: Selection, pace: WatchPace = QUICK, seed: int = 0) -> None:
         self.told: dict[Key, Any] = {}
-        self.changes: list[Change[Any]] = []
+        self.changes: list[WatchChange[Any]] = []
         self._moved = threading.Condition()
         self.reflector = Reflector(port, selection, _read, self._hear, pace=pace, lots=random.Random(seed))
         self.reflector.start()
 
-    def _hear(self, changes: tuple[Change[Any], ...]) -> None:
+    def _hear(self, changes: tuple[WatchChange[Any], ...]) -> None:
         with self._moved:
             for change in changes:
                 assert self.told.get(change.key) == change.before, f"{change} does not follow from what was told"

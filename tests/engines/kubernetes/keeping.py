@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from swell.engines.kubernetes import Access, Port
-from swell.engines.kubernetes.credentials import Files
-from swell.engines.kubernetes.logs import LogKeeper
-from swell.engines.kubernetes.logstream import PodLog
-from swell.engines.kubernetes.reflector import Pace
+from swell.engines.kubernetes import Access, ApiClient
+from swell.engines.kubernetes.client.credentials import Files
+from swell.engines.kubernetes.logs.keeper import LogKeeper
+from swell.engines.kubernetes.logs.stream import PodLog
+from swell.engines.kubernetes.watch.reflector import WatchPace
 from swell.model.job import AttemptId
 
 from .podlogs import RunningPod
 
-QUICK = Pace(first_s=0.005, cap_s=0.05)
+QUICK = WatchPace(first_s=0.005, cap_s=0.05)
 PATIENCE_S = 20.0
 ATTEMPT = AttemptId(7, 1)
 
@@ -46,7 +46,7 @@ def until(is_so: Callable[[], bool], what: object = "") -> None:
 def keep(url: str, token_file: Path, root: Path, name: str, uid: str) -> None:
     """Until it is killed, or everything is kept."""
     us = "the test"
-    keeper = LogKeeper(Port(Access(url, "default", Files(us, token=token_file), us)), root, pace=QUICK)
+    keeper = LogKeeper(ApiClient(Access(url, "default", Files(us, token=token_file), us)), root, pace=QUICK)
     source = PodLog(ATTEMPT, 0, "ml", name, uid, "n1")
     keeper.follow(source)
     while not keeper.finish(source, timeout_s=0.05):

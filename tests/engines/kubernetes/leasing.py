@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swell.engines.kubernetes import Port, Resource
-from swell.engines.kubernetes.lease import Lease
+from swell.engines.kubernetes import ApiClient, Resource
+from swell.engines.kubernetes.election.lease import Lease
 from swell.errors import Unavailable
 
 from .apiserver import ApiServer
@@ -39,7 +39,7 @@ class Clock:
 class World:
     """Time that passes by lot, calls that take long, answers that are lost, and others that act meanwhile."""
 
-    def __init__(self, seed: int, port: Port) -> None:
+    def __init__(self, seed: int, port: ApiClient) -> None:
         self.lots = random.Random(seed)
         self.time = 0.0
         self.is_calm = False
@@ -139,7 +139,7 @@ class World:
 class SlowPort:
     """A port whose questions and answers take time or get lost."""
 
-    def __init__(self, world: World, port: Port) -> None:
+    def __init__(self, world: World, port: ApiClient) -> None:
         self._world = world
         self._port = port
 
@@ -167,7 +167,7 @@ def play(seed: int, folder: Path) -> World:
     """Never two hold it; generations grow; when faults are over one holds it for good."""
     print(f"seed {seed}")
     server = ApiServer(folder / "token")
-    port = Port(access_to(server))
+    port = ApiClient(access_to(server))
     try:
         world = World(seed, port)
         for _ in range(STEPS):

@@ -7,8 +7,8 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.logs import LogKeeper
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.logs.keeper import LogKeeper
 
 from .apiserver import ApiServer
 from .conftest import access_to
@@ -31,7 +31,7 @@ class Round:
         self._breaking = random.Random(seed + 1)
         self._faults = Drawn(seed, rate=self.lots.choice((0.0, 0.1, 0.3)))
         self._server = ApiServer(folder / "token", faults=self._faults)
-        self._port = Port(access_to(self._server), answer_s=0.3)
+        self._port = ApiClient(access_to(self._server), answer_s=0.3)
         self._may_restart = self.lots.random() < 0.5
         self.pod = RunningPod(self._server, policy="OnFailure")
         self.pod.logs.breaks = self._break
@@ -101,8 +101,8 @@ class Round:
 
     def _restart(self) -> None:
         """Of earlier lives than the last the kubelet has nothing."""
-        lives = self.pod.logs.lives
-        before = self.written[: len(self.written) - len(lives[-1].text)].rstrip(b"\n")
+        live_attempts = self.pod.logs.live_attempts
+        before = self.written[: len(self.written) - len(live_attempts[-1].text)].rstrip(b"\n")
         self._keeper.follow(source_of(self.pod))
         until(lambda: self.kept.startswith(before), "the life before is kept")
         self._at += NANO // 10

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from swell.engines.kubernetes.objects import Group, ObjectSeen, Verdict
-from swell.engines.kubernetes.picture import ATTEMPT, Ended, Owner, PodSeen
-from swell.engines.kubernetes.wanted import Place, Seen, Wanted
+from swell.engines.kubernetes.attempt.wanted import AttemptSeen, TaskPlace, Wanted
+from swell.engines.kubernetes.objects.objects import ObjectSeen, ObjectVerdict, PodTemplateGroup
+from swell.engines.kubernetes.watch.observed_objects import ATTEMPT, Ended, Owner, PodSeen
 from swell.model.job import AttemptId
 from swell.model.launch import TaskSeen
 from swell.model.resources import Resources
@@ -19,7 +19,7 @@ NODES = frozenset({"n1", "n2"})
 def make_wanted(tasks: int = 2, *, attempt: AttemptId = FIRST, gpus: int = 1, **changes: Any) -> Wanted:
     """Ranks on n1, n2, n1 …, each with so many GPUs."""
     places = {
-        rank: Place(f"n{1 + rank % 2}", tuple(f"gpu-{rank // 2 * gpus + number}" for number in range(gpus)), 0)
+        rank: TaskPlace(f"n{1 + rank % 2}", tuple(f"gpu-{rank // 2 * gpus + number}" for number in range(gpus)), 0)
         for rank in range(tasks)
     }
     given: dict[str, Any] = {
@@ -56,8 +56,9 @@ def make_object(kind: str = "PyTorchJob", *, attempt: AttemptId | None = FIRST, 
         "is_suspended": False,
         "is_deleting": False,
         "verdict": None,
-        "groups": (Group("worker", 2, 1),),
+        "groups": (PodTemplateGroup("worker", 2, 1),),
         "pods_attempt": FIRST,
+        "is_of_jobs": kind in ("Job", "JobSet"),
     }
     return ObjectSeen(**{**given, **changes})
 
@@ -98,13 +99,13 @@ def ended(rank: int = 0, code: int | None = 0, reason: str = "", message: str = 
     return running(rank, **{"phase": phase, "ended": end, "started_at": started_at, **changes})
 
 
-def make_seen(found: ObjectSeen | None, *pods: PodSeen, ranks: tuple[int | None, ...] | None = None) -> Seen:
+def make_seen(found: ObjectSeen | None, *pods: PodSeen, ranks: tuple[int | None, ...] | None = None) -> AttemptSeen:
     numbers = ranks or tuple(int(pod.name.rsplit("-", 1)[1]) for pod in pods)
-    return Seen(found, tuple(zip(numbers, pods, strict=True)), NODES)
+    return AttemptSeen(found, tuple(zip(numbers, pods, strict=True)), NODES)
 
 
-SUCCEEDED = Verdict(True, 995.0)
-FAILED = Verdict(False, 995.0, "JobFailed", "it failed")
+SUCCEEDED = ObjectVerdict(True, 995.0)
+FAILED = ObjectVerdict(False, 995.0, "JobFailed", "it failed")
 
 
 def alive(rank: int, started_at: float = 950.0) -> TaskSeen:

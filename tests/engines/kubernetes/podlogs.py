@@ -37,33 +37,33 @@ class Life:
 class PodLogs:
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.lives = [Life()]
+        self.live_attempts = [Life()]
         self.has_kubelet = True
         self.streams = 0  # how many were asked for
         self.breaks: Callable[[bool], Break | None] = lambda follow: None
 
     def write(self, at: int, data: bytes, *, is_partial: bool = False) -> None:
         with self.changed:
-            self.lives[-1].entries.append(Entry(at, data, is_partial))
+            self.live_attempts[-1].entries.append(Entry(at, data, is_partial))
             self.changed.notify_all()
 
     def end(self) -> None:
         with self.changed:
-            self.lives[-1].is_over = True
+            self.live_attempts[-1].is_over = True
             self.changed.notify_all()
 
     def restart(self) -> None:
         self.end()
         with self.changed:
-            self.lives.append(Life())
+            self.live_attempts.append(Life())
 
     @property
     def text(self) -> bytes:
         """As it should be kept: no line is of two lives."""
         whole = b""
-        for life in self.lives:
-            glue = b"\n" if whole and not whole.endswith(b"\n") and life.text else b""
-            whole += glue + life.text
+        for live in self.live_attempts:
+            glue = b"\n" if whole and not whole.endswith(b"\n") and live.text else b""
+            whole += glue + live.text
         return whole
 
     def serve(self, request: Request, wire: Wire, stopping: threading.Event) -> None:
@@ -71,26 +71,26 @@ class PodLogs:
             self.streams += 1
             if not self.has_kubelet:
                 raise Refusal(500, "InternalError", 'Get "https://10.0.0.9:10250/containerLogs": connection refused')
-            if "previous" in request.query and len(self.lives) < 2:
+            if "previous" in request.query and len(self.live_attempts) < 2:
                 raise Refusal(400, "BadRequest", 'previous terminated container "main" in pod "p" not found')
-            life = self.lives[-2 if "previous" in request.query else -1]
+            live = self.live_attempts[-2 if "previous" in request.query else -1]
         assert request.query["timestamps"] == "true"
         follow = "follow" in request.query
         wire.begin("text/plain")
         try:
             sender = _Sender(wire, self.breaks(follow))
-            for line in self._lines(life, _since(request), follow, wire, stopping):
+            for line in self._lines(live, _since(request), follow, wire, stopping):
                 sender.send(line)
         except _EndedEarly:
             pass
         wire.end()
 
-    def _lines(self, life: Life, since: int, follow: bool, wire: Wire, stopping: threading.Event) -> Iterator[bytes]:
+    def _lines(self, live: Life, since: int, follow: bool, wire: Wire, stopping: threading.Event) -> Iterator[bytes]:
         """As cri-client's ReadLogs does: what goes on an unfinished line carries no timestamp."""
         position, is_new_line = 0, True
         while not stopping.is_set():
             with self.changed:
-                fresh, is_over = life.entries[position:], life.is_over
+                fresh, is_over = live.entries[position:], live.is_over
                 if not fresh and follow and not is_over:
                     self.changed.wait(0.02)
             position += len(fresh)
@@ -155,7 +155,7 @@ class RunningPod:
         return storage
 
     def show(self, state: dict[str, Any], phase: str = "Running") -> None:
-        restarts = len(self.logs.lives) - 1
+        restarts = len(self.logs.live_attempts) - 1
         container = {"name": "main", "restartCount": restarts, "state": state}
         self._storage.update("pods", self.key, self._document(self._policy, {"phase": phase}, container))
 

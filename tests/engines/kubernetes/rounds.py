@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.mirror import Key
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.resources import PODS
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.resources import PODS
+from swell.engines.kubernetes.watch.mirror import Key
 
 from .apiserver import ApiServer
 from .conftest import access_to
@@ -43,7 +43,7 @@ def play(seed: int, folder: Path) -> Played:
     lots = random.Random(seed)
     faults = Drawn(seed, rate=lots.choice((0.1, 0.25, 0.5)))
     server = ApiServer(folder / "token", faults=faults)
-    port = Port(access_to(server), answer_s=0.3)
+    port = ApiClient(access_to(server), answer_s=0.3)
     follower = Follower(port, Selection(PODS), seed=seed)
     try:
         for number in range(STEPS_MAX):

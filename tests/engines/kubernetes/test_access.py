@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from swell.engines.kubernetes import Access, find_access
-from swell.engines.kubernetes.credentials import READ_AGAIN_S, Certificate, Credential, Files
+from swell.engines.kubernetes.client.credentials import READ_AGAIN_S, ClientCertificate, Credential, Files
 from swell.errors import Rejected, Unavailable
 
 CLUSTER = {"name": "c", "cluster": {"server": "https://10.0.0.1:6443/"}}
@@ -101,7 +101,7 @@ def test_what_is_written_inline_comes_before_files(tmp_path: Path) -> None:
     }
     access = found(config(tmp_path / "k", {"certificate-authority-data": inline("authority")}, user))
     assert access.authority == b"authority"
-    assert access.credentials.current() == Credential((), Certificate(b"chain", b"key"))
+    assert access.credentials.current() == Credential((), ClientCertificate(b"chain", b"key"))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_program_is_told_what_it_needs_and_may_hand_out_a_certificate(tmp_path
         env=[{"name": "WHO", "value": "eva"}],
         provideClusterInfo=True,
     )
-    assert access.credentials.current() == Credential((), Certificate(b"chain", b"key"))
+    assert access.credentials.current() == Credential((), ClientCertificate(b"chain", b"key"))
     info, who, word = (tmp_path / "said").read_text().rsplit(" ", 2)
     assert (who, word, json.loads(info)) == (
         "eva",
@@ -333,7 +333,7 @@ def test_certificates_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
         access.tls(None)
     access = Access("https://h", "default", Files("us", token=tmp_path), "context 'x' of f")
     with pytest.raises(Rejected, match="the client certificate and key of context 'x' of f are no pair in PEM"):
-        access.tls(Certificate(b"no", b"no"))
+        access.tls(ClientCertificate(b"no", b"no"))
 
 
 def test_a_credential_knows_when_it_ends() -> None:
@@ -343,5 +343,5 @@ def test_a_credential_knows_when_it_ends() -> None:
         Credential.bearer(f"e30.{claims}.s").end(),
         Credential.bearer("opaque").end(),
         Credential.bearer("a.b.c").end(),
-        Credential((), Certificate(b"no", b"no")).end(),
+        Credential((), ClientCertificate(b"no", b"no")).end(),
     ] == [end, None, None, None]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.resources import NODES, PODS, Resource
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.client.resources import NODES, PODS, Resource
+from swell.engines.kubernetes.watch.cluster import Cluster
 from swell.errors import Unavailable
 
 from .apiserver import ApiServer
@@ -17,7 +17,7 @@ from .conftest import access_to
 from .keeping import PATIENCE_S, until
 
 
-class Forgetful(Port):
+class Forgetful(ApiClient):
     """Cannot say what is served, as often as it is told to."""
 
     failures = 0
@@ -58,7 +58,7 @@ def test_where_that_stays_unknown_it_is_said(forgetful: Forgetful) -> None:
 
 @pytest.mark.parametrize("is_openshift", [False, True])
 def test_a_cluster_that_gives_out_user_numbers_is_known_by_its_constraints(
-    is_openshift: bool, server: ApiServer, port: Port
+    is_openshift: bool, server: ApiServer, port: ApiClient
 ) -> None:
     if is_openshift:
         server.kinds["security.openshift.io/v1"] = {"securitycontextconstraints": "SecurityContextConstraints"}
@@ -72,7 +72,7 @@ def test_a_cluster_that_gives_out_user_numbers_is_known_by_its_constraints(
 
 def test_room_is_taken_from_before_a_pod_is_bound_until_it_is_gone(server: ApiServer) -> None:
     """Two pods got the same GPUs: the watch had shown neither yet, and somebody else had some that were planned."""
-    port = Port(access_to(server), answer_s=5.0)
+    port = ApiClient(access_to(server), answer_s=5.0)
     cluster = Cluster(port, lambda *_: None)
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     status = {"conditions": [ready], "allocatable": {"cpu": "64", "memory": "64Gi", "nvidia.com/gpu": "8"}}
@@ -99,7 +99,7 @@ def test_room_is_taken_from_before_a_pod_is_bound_until_it_is_gone(server: ApiSe
 
 def test_how_a_pod_ended_is_known_after_it_was_deleted(server: ApiServer) -> None:
     """A job whose pod was deleted as soon as it had succeeded was called deleted."""
-    port = Port(access_to(server), answer_s=5.0)
+    port = ApiClient(access_to(server), answer_s=5.0)
     cluster = Cluster(port, lambda *_: None)
     end = {
         "exitCode": 0,

@@ -165,6 +165,29 @@ KINDS = pytest.mark.parametrize("kind", PLURALS)
 
 
 @KINDS
+def test_the_gpu_of_a_rank_that_has_succeeded_is_free_while_the_others_run(
+    kind: str, server: ApiServer, drive: Drive
+) -> None:
+    """Seen as such also when somebody else takes it, and the rank that runs keeps its own."""
+    made = Made(server, kind)
+    run(drive, made)
+    drive.until(lambda: drive.running(FIRST) == [0, 1])
+    done = copy.deepcopy(server.storage.get("pods", ("ml", made.pods[0]["name"])))
+    end = {"exitCode": 0, "startedAt": AT, "finishedAt": AT}
+    done["status"] = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
+    server.storage.update("pods", ("ml", made.pods[0]["name"]), done)
+    drive.until(lambda: drive.emptied.get(FIRST) == (0,))
+    limits = {"limits": {"nvidia.com/gpu": "3"}}
+    foreign = {"containers": [{**CONTAINER, "resources": limits}], "nodeName": "n1"}
+    server.storage.create("pods", ("ml", "foreign"), {"spec": foreign, "status": {"phase": "Running"}})
+
+    def theirs() -> list[str]:
+        return [device.id for device in drive.nodes["n1"].devices if device.outsiders_mib]
+
+    drive.until(lambda: theirs() == ["gpu-0", "gpu-2", "gpu-3"])
+
+
+@KINDS
 @pytest.mark.parametrize("way", ["background", "foreground", "pods first"])
 def test_gpus_are_free_when_the_pods_of_a_deleted_object_are_gone(
     way: str, kind: str, server: ApiServer, drive: Drive
@@ -200,7 +223,8 @@ def test_a_server_that_starts_after_the_object_was_deleted_gives_the_room_back_t
     made = Made(server, kind)
     made.delete_object()
     with driven(server, tmp_path) as drive:
-        run(drive, made, is_stopping=True)
+        run(drive, made)
+        drive.engine.stop(FIRST, 5.0, 1)
         drive.until(lambda: len(drive.runs) == 1)
         assert not drive.is_finished(FIRST)
         made.delete_jobs()
@@ -221,6 +245,41 @@ def test_pods_that_were_kept_go_on_as_somebody_elses(kind: str, server: ApiServe
     assert deletes(server) == []
     made.delete_pods()
     drive.until(lambda: free(drive) == 4)
+
+
+def test_pods_of_a_jobset_are_seen_to_be_kept_when_its_deletion_is_seen_first(server: ApiServer, drive: Drive) -> None:
+    """Jobs and JobSets are watched apart. The Job's change came second, nobody looked again, and the room was held."""
+    made = Made(server, "JobSet")
+    run(drive, made)
+    drive.until(lambda: drive.running(FIRST) == [0, 1])
+    made.delete_object()
+    stop(drive)
+    drive.look()
+    assert not drive.is_finished(FIRST)
+    made.mark("jobs", str(made.job), ownerReferences=[])
+    finish(drive)
+    drive.until(lambda: free(drive) == 2)
+
+
+def test_pods_that_end_after_another_of_their_jobsets_name_is_seen_hold_no_room(
+    server: ApiServer, drive: Drive
+) -> None:
+    """Pods and JobSets are watched apart. Pods that tell no uid were taken for the other one's, and nobody looked."""
+    made = Made(server, "JobSet", tells_uid=False)
+    run(drive, made)
+    drive.until(lambda: drive.running(FIRST) == [0, 1])
+    made.delete_object()
+    stop(drive)
+    drive.look()
+    assert not drive.is_finished(FIRST)
+    another = {"apiVersion": VERSIONS["JobSet"], "kind": "JobSet", "spec": SPECS["JobSet"], "metadata": {}}
+    uid = server.storage.create("jobsets", ("ml", "train"), another)["metadata"]["uid"]
+    until(lambda: drive.engine.cluster.has_object("JobSet", "ml", "train", uid=uid))
+    made.delete_jobs()
+    made.delete_pods()
+    finish(drive)
+    drive.until(lambda: free(drive) == 4)
+    assert deletes(server) == []
 
 
 @pytest.mark.parametrize("tells_uid", [True, False], ids=["JobSet tells its uid", "it does not"])

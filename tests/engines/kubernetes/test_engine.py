@@ -302,10 +302,15 @@ def test_objects_whose_pods_a_quota_refuses_say_so_and_are_given_up(cluster: Clu
         hasty.until(are_given_up)
         for attempt, what in told.items():
             [task] = [one for one in hasty.tasks.values() if one.attempt == attempt]
-            assert troubles[attempt].startswith(f"{what} cannot make its pods: "), what
-            assert "exceeded quota: small, requested: requests.nvidia.com/gpu=2, used: " in troubles[attempt], what
-            pods = "0 of 1 pods" if attempt == array else "0 of 2 pods"
-            assert (task.cause, task.problem[:37]) == ("not-placed", f"{pods} were there after 60 s; {what}"[:37])
+            if attempt == array:
+                assert troubles[attempt].startswith(f"{what} cannot make its pods: "), what
+                assert "exceeded quota: small, requested: requests.nvidia.com/gpu=2, used: " in troubles[attempt], what
+                assert task.problem.startswith("0 of 1 pods were there after 60 s; Job"), what
+            else:  # of a gang none is made
+                whole = "its 2 pods start together or not at all, and together they exceeded quota: small, requested: "
+                assert troubles[attempt].startswith(f"{whole}requests.nvidia.com/gpu=4, used: "), what
+                assert task.problem.startswith(whole), what
+            assert task.cause == "not-placed"
             hasty.engine.stop(attempt, 5.0, 2)
             hasty.until(lambda one=attempt: hasty.is_finished(one))  # type: ignore[misc]
 

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from swell.engines.kubernetes.credentials import Credential
-from swell.engines.kubernetes.failures import (
+from swell.engines.kubernetes.client.credentials import Credential
+from swell.engines.kubernetes.client.failures import (
     AlreadyExists,
-    Ask,
+    ApiRequest,
     Busy,
     Expired,
     ServerError,
@@ -19,15 +19,16 @@ from swell.engines.kubernetes.failures import (
     retry_after,
     unauthorized,
 )
-from swell.engines.kubernetes.resources import PODS, Resource
+from swell.engines.kubernetes.client.resources import PODS, Resource
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
 
-GET = Ask("GET", "get", PODS, "ml", "p")
-CREATE = Ask("POST", "create", PODS, "ml", "p")
-UPDATE = Ask("PATCH", "patch", PODS, "ml", "p", "status")
-BIND = Ask("POST", "create", PODS, "ml", "p", "binding")
-NODES = Ask("GET", "list", Resource("", "v1", "nodes", "Node", is_namespaced=False))
-TRAIN = Ask("POST", "create", Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"), "ml", "p")
+GET = ApiRequest("GET", "get", PODS, "ml", "p")
+CREATE = ApiRequest("POST", "create", PODS, "ml", "p")
+UPDATE = ApiRequest("PATCH", "patch", PODS, "ml", "p", "status")
+BIND = ApiRequest("POST", "create", PODS, "ml", "p", "binding")
+NODES = ApiRequest("GET", "list", Resource("", "v1", "nodes", "Node", is_namespaced=False))
+NAMESPACE = ApiRequest("GET", "get", Resource("", "v1", "namespaces", "Namespace", is_namespaced=False), None, "ml")
+TRAIN = ApiRequest("POST", "create", Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"), "ml", "p")
 
 
 def status(message: str, reason: str = "") -> bytes:
@@ -45,6 +46,13 @@ def status(message: str, reason: str = "") -> bytes:
             status('namespaces "ml" not found'),
             Rejected,
             "create pods 'p' in namespace 'ml': namespaces \"ml\" not found; create the namespace, or name another",
+        ),
+        (
+            NAMESPACE,
+            404,
+            status('namespaces "ml" not found'),
+            NotFound,
+            "get namespaces 'ml': namespaces \"ml\" not found",
         ),
         (
             TRAIN,
@@ -78,7 +86,7 @@ def status(message: str, reason: str = "") -> bytes:
         ),
     ],
 )
-def test_an_answer_becomes(ask: Ask, code: int, body: bytes, kind: type[SwellError], text: str | None) -> None:
+def test_an_answer_becomes(ask: ApiRequest, code: int, body: bytes, kind: type[SwellError], text: str | None) -> None:
     error = failure(ask, code, {}, body)
     assert type(error) is kind
     if text is not None:
@@ -114,7 +122,7 @@ def test_an_answer_becomes(ask: Ask, code: int, body: bytes, kind: type[SwellErr
         ),
     ],
 )
-def test_a_missing_verb_is_named_with_its_resource_and_place(ask: Ask, message: str, beginning: str) -> None:
+def test_a_missing_verb_is_named_with_its_resource_and_place(ask: ApiRequest, message: str, beginning: str) -> None:
     error = failure(ask, 403, {}, status(message))
     assert (type(error), str(error)) == (Denied, f"{beginning}{message}; grant it")
 

@@ -22,11 +22,14 @@ from engines.kubernetes.pieces import (
     over,
     running,
 )
-from swell.engines.kubernetes.follow import follow
-from swell.engines.kubernetes.objects import Verdict
-from swell.engines.kubernetes.picture import ATTEMPT, PodSeen
-from swell.engines.kubernetes.sheet import Followed
-from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.engines.kubernetes.attempt.follow import follow
+from swell.engines.kubernetes.attempt.origin import Origin
+from swell.engines.kubernetes.attempt.state import Followed
+from swell.engines.kubernetes.attempt.steps import DeletePod, pod_steps
+from swell.engines.kubernetes.attempt.wanted import AttemptMemory, AttemptSeen, Wanted
+from swell.engines.kubernetes.objects.objects import ObjectVerdict
+from swell.engines.kubernetes.watch.observed_objects import ATTEMPT, JOB, Owner, PodSeen
+from swell.model.member_loss import MemberLoss
 
 WANTED = make_wanted()
 BEGUN = make_wanted(has_begun=True)
@@ -100,6 +103,30 @@ GONE = make_seen(OURS)
             Followed((over(0, 995.0, 0), over(1, 995.0, 0)), is_finished=True),
         ),
         (
+            "one has succeeded while the other runs: its room is free, and its controller says when it is over",
+            BEGUN,
+            make_seen(make_object(), ended(0), running(1)),
+            Followed((alive(0), alive(1)), emptied=frozenset({0})),
+        ),
+        (
+            "one has failed, and its controller makes another",
+            BEGUN,
+            make_seen(make_object(), ended(0, 3), running(1)),
+            Followed((alive(0), alive(1))),
+        ),
+        (
+            "one that had succeeded is made again",
+            BEGUN,
+            make_seen(make_object(), ended(0), replace(running(0), uid="again"), running(1)),
+            Followed((alive(0), alive(1))),
+        ),
+        (
+            "one that shares a GPU has succeeded: the pod that reserves the GPU stays",
+            replace(BEGUN, shares_mib=(1000,)),
+            make_seen(make_object(), ended(0), running(1)),
+            Followed((alive(0), alive(1))),
+        ),
+        (
             "it succeeded while a worker still runs",
             BEGUN,
             make_seen(make_object(verdict=SUCCEEDED), ended(0), running(1)),
@@ -127,7 +154,9 @@ GONE = make_seen(OURS)
             "it was longer than it may be",
             BEGUN,
             make_seen(
-                make_object(verdict=Verdict(False, 995.0, "DeadlineExceeded", "too long")), ended(0, 143), ended(1, 143)
+                make_object(verdict=ObjectVerdict(False, 995.0, "DeadlineExceeded", "too long")),
+                ended(0, 143),
+                ended(1, 143),
             ),
             Followed((over(0, 990.0, 143), over(1, 990.0, 143)), is_finished=True),
         ),
@@ -200,14 +229,19 @@ GONE = make_seen(OURS)
         ),
     ],
 )
-def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
-    assert follow(wanted, seen, Memory(kind="PyTorchJob team/train"), NOW, has_object=True) == followed, what
+def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: AttemptSeen, followed: Followed) -> None:
+    assert follow(wanted, seen, AttemptMemory(kind="PyTorchJob team/train"), NOW, Origin.OUR_OBJECT) == followed, what
 
 
 @pytest.mark.parametrize(
     ("what", "wanted", "seen", "followed"),
     [
-        ("one ended well", BEGUN, make_seen(None, ended(0), running(1)), Followed((over(0, 990.0, 0), alive(1)))),
+        (
+            "one ended well",
+            BEGUN,
+            make_seen(None, ended(0), running(1)),
+            Followed((over(0, 990.0, 0), alive(1)), emptied=frozenset({0})),
+        ),
         (
             "somebody else has bound one to another node",
             make_wanted(),
@@ -268,7 +302,7 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             "one did its work although somebody deletes it",
             BEGUN,
             make_seen(None, running(0), ended(1, is_deleting=True)),
-            Followed((alive(0), over(1, 990.0, 0))),
+            Followed((alive(0), over(1, 990.0, 0)), emptied=frozenset({1})),
         ),
         (
             "one is gone",
@@ -280,7 +314,7 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
             "one did its work and was deleted before anybody looked",
             BEGUN,
             replace(make_seen(None, running(0)), departed={1: ended(1, is_deleting=True)}),
-            Followed((alive(0), over(1, 990.0, 0))),
+            Followed((alive(0), over(1, 990.0, 0)), emptied=frozenset({1})),
         ),
         (
             "one failed and was deleted before anybody looked",
@@ -314,8 +348,8 @@ def test_an_object_that_makes_pods(what: str, wanted: Wanted, seen: Seen, follow
         ),
     ],
 )
-def test_pods_without_an_object(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
-    assert follow(wanted, seen, Memory(), NOW, has_object=False) == followed, what
+def test_pods_without_an_object(what: str, wanted: Wanted, seen: AttemptSeen, followed: Followed) -> None:
+    assert follow(wanted, seen, AttemptMemory(), NOW, Origin.OUR_PODS) == followed, what
 
 
 @pytest.mark.parametrize(
@@ -331,14 +365,14 @@ def test_an_object_that_came_by_kubectl_and_has_failed_is_not_begun_again(
 ) -> None:
     """Whose fault it was does not matter: each attempt saw the same pod again, for ever."""
     seen = make_seen(make_object(verdict=FAILED), pod)
-    found = follow(WANTED, seen, Memory(), NOW, has_object=True, is_ours=False)
+    found = follow(WANTED, seen, AttemptMemory(), NOW, Origin.FOUND_OBJECT)
     [first, _] = found.tasks
     assert (found.is_finished, first.exit_code, first.cause, first.problem) == (True, code, "", said)
 
 
 def test_an_object_that_came_by_kubectl_is_deleted_when_it_is_not_there() -> None:
-    memory = Memory(kind="PyTorchJob team/train")
-    found = follow(WANTED, make_seen(None), memory, NOW, has_object=True, is_ours=False)
+    memory = AttemptMemory(kind="PyTorchJob team/train")
+    found = follow(WANTED, make_seen(None), memory, NOW, Origin.FOUND_OBJECT)
     gone = [never(rank, "deleted", "PyTorchJob team/train") for rank in (0, 1)]
     assert found == Followed(tuple(gone), is_finished=True)
 
@@ -402,5 +436,103 @@ SECOND_WANTED = make_wanted(attempt=SECOND)
         ),
     ],
 )
-def test_pods_that_came_by_kubectl(what: str, wanted: Wanted, seen: Seen, remakes: bool, followed: Followed) -> None:
-    assert follow(wanted, seen, Memory(), NOW, has_object=False, is_ours=False, remakes=remakes) == followed, what
+def test_pods_that_came_by_kubectl(
+    what: str, wanted: Wanted, seen: AttemptSeen, remakes: bool, followed: Followed
+) -> None:
+    assert (
+        follow(wanted, seen, AttemptMemory(), NOW, Origin.REMADE_PODS if remakes else Origin.FOUND_PODS) == followed
+    ), what
+
+
+# -- members of a group that are lost while it runs ------------------------------------------------------------------
+
+LOST = ("deleted", "Pod")
+KEPT = None
+SOMEBODY = "somebody has deleted its pod"
+AWAY = make_seen(None, running(0, **BARE))
+KILLED = make_seen(None, running(0, **BARE), ended(1, 137, is_deleting=True, **BARE))
+EVICTED_POD = make_seen(None, running(0, **BARE), ended(1, 143, is_deleting=True, is_disrupted=True, **BARE))
+NODE_GONE = replace(AWAY, present=frozenset({"n1"}))
+NEW = replace(make_pod(1, **BARE), uid="new", labels={JOB: "7"}, owner=Owner("StatefulSet", "ring", "s"))
+REPLACED = make_seen(None, running(0, **BARE), NEW)
+DRAINED = "at somebody's request, as kubectl drain does"
+
+
+@pytest.mark.parametrize(
+    ("what", "seen", "loss", "closed", "told"),
+    [
+        ("its pod is gone", AWAY, MemberLoss.RESTART, "", LOST),
+        ("its pod is gone", AWAY, MemberLoss.WAIT, "", KEPT),
+        ("its pod is gone", AWAY, MemberLoss.GO_ON, "", ("left-out", SOMEBODY)),
+        ("its pod was killed by that", KILLED, MemberLoss.RESTART, "", LOST),
+        ("its pod was killed by that", KILLED, MemberLoss.WAIT, "", KEPT),
+        ("its pod was killed by that", KILLED, MemberLoss.GO_ON, "", ("left-out", SOMEBODY)),
+        ("its pod was evicted", EVICTED_POD, MemberLoss.RESTART, "", ("evicted", DRAINED)),
+        ("its pod was evicted", EVICTED_POD, MemberLoss.WAIT, "", ("evicted", DRAINED)),
+        ("its pod was evicted", EVICTED_POD, MemberLoss.GO_ON, "", ("left-out", DRAINED)),
+        ("its node is gone too", NODE_GONE, MemberLoss.RESTART, "", LOST),
+        ("its node is gone too", NODE_GONE, MemberLoss.WAIT, "", ("node-lost", "node n2 is gone, or not ready")),
+        ("its node is gone too", NODE_GONE, MemberLoss.GO_ON, "", ("left-out", SOMEBODY)),
+        ("its node is drained", AWAY, MemberLoss.WAIT, "n2", ("evicted", "node n2 is cordoned")),
+        ("another node is drained", AWAY, MemberLoss.WAIT, "n1", KEPT),
+        ("another pod has its place", REPLACED, MemberLoss.WAIT, "", KEPT),
+        (
+            "another pod has its place on a drained node",
+            REPLACED,
+            MemberLoss.WAIT,
+            "n2",
+            ("evicted", "node n2 is cordoned"),
+        ),
+    ],
+)
+def test_what_is_told_of_a_member_that_is_lost(
+    what: str, seen: AttemptSeen, loss: MemberLoss, closed: str, told: tuple[str, str] | None
+) -> None:
+    seen = replace(seen, on_loss=loss, closed=frozenset({closed}))
+    first, *rest = follow(BEGUN, seen, AttemptMemory(), NOW, Origin.FOUND_PODS).tasks
+    assert first == alive(0), what
+    assert [(task.cause, task.problem) for task in rest] == ([] if told is None else [told]), (what, loss)
+
+
+def test_one_that_the_others_go_on_without_needs_no_room() -> None:
+    seen = replace(AWAY, on_loss=MemberLoss.GO_ON)
+    assert follow(BEGUN, seen, AttemptMemory(), NOW, Origin.FOUND_PODS).emptied == {1}
+
+
+def test_an_attempt_that_stops_is_not_over_while_a_pod_is_marked_for_a_place_in_it() -> None:
+    """Unbound pods are left to whoever made them; this one would wait for ever, for nobody else takes it in."""
+    seen = make_seen(None, NEW)
+    assert not follow(STOPPING, seen, AttemptMemory(), NOW, Origin.FOUND_PODS).is_finished
+    assert pod_steps(STOPPING, seen, AttemptMemory(), Origin.FOUND_PODS) == (DeletePod(NEW, 30.0),)
+
+
+# -- with its namespace ----------------------------------------------------------------------------------------------
+
+SWEPT = tuple(never(rank, "deleted", "namespace team") for rank in range(2))
+
+
+@pytest.mark.parametrize(
+    ("what", "found", "pods", "tasks"),
+    [
+        ("its pods are killed", make_object(), (running(0, is_deleting=True), running(1, is_deleting=True)), 2),
+        ("its controller calls that a failure", make_object(verdict=FAILED), (ended(0, 137), ended(1, 137)), 2),
+        ("nothing of it is left", None, (), 2),
+        ("it had succeeded before", make_object(verdict=SUCCEEDED), (ended(0), ended(1)), 0),
+    ],
+)
+@pytest.mark.parametrize("origin", [Origin.OUR_OBJECT, Origin.FOUND_OBJECT])
+def test_what_goes_with_its_namespace_was_deleted_and_has_not_failed(what, found, pods, tasks, origin):
+    """`failed and left no exit code` was said of jobs whose namespace somebody had deleted."""
+    seen = replace(make_seen(found, *pods), ending="team")
+    told = follow(BEGUN, seen, AttemptMemory(), NOW, origin).tasks
+    deleted = [task for task in told if (task.cause, task.problem) == ("deleted", "namespace team")]
+    assert (len(told), len(deleted)) == (2, tasks), what
+
+
+@pytest.mark.parametrize("origin", [Origin.OUR_PODS, Origin.FOUND_PODS, Origin.REMADE_PODS])
+def test_pods_that_go_with_their_namespace_are_not_lost_to_anybody_else(origin):
+    seen = replace(make_seen(None, running(0, is_deleting=True)), ending="team")
+    told = follow(BEGUN, seen, AttemptMemory(), NOW, origin).tasks
+    assert [(task.index, task.cause, task.problem) for task in told] == [
+        (n, "deleted", "namespace team") for n in (0, 1)
+    ]

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from swell.engines.kubernetes.follow import follow
-from swell.engines.kubernetes.objects import Group
-from swell.engines.kubernetes.sheet import Followed
-from swell.engines.kubernetes.wanted import Memory, Place, Seen, Wanted
+from swell.engines.kubernetes.attempt.follow import follow
+from swell.engines.kubernetes.attempt.origin import Origin
+from swell.engines.kubernetes.attempt.state import Followed
+from swell.engines.kubernetes.attempt.wanted import AttemptMemory, AttemptSeen, TaskPlace, Wanted
+from swell.engines.kubernetes.objects.objects import PodTemplateGroup
 from swell.model.launch import TaskSeen
 
 from .pieces import (
@@ -27,9 +28,9 @@ from .pieces import (
     running,
 )
 
-LANES = {0: Place("n1", (), 0), 1: Place("n2", (), 0)}
+LANES = {0: TaskPlace("n1", (), 0), 1: TaskPlace("n2", (), 0)}
 ARRAY = make_wanted(places=LANES, is_array=True, indices="0-9", has_begun=True)
-JOB = make_object("Job", groups=(Group("", 10, 0),))
+JOB = make_object("Job", groups=(PodTemplateGroup("", 10, 0),))
 
 
 @pytest.mark.parametrize(
@@ -128,5 +129,5 @@ JOB = make_object("Job", groups=(Group("", 10, 0),))
         ),
     ],
 )
-def test_an_array(what: str, wanted: Wanted, seen: Seen, followed: Followed) -> None:
-    assert follow(wanted, seen, Memory(), NOW, has_object=True) == followed, what
+def test_an_array(what: str, wanted: Wanted, seen: AttemptSeen, followed: Followed) -> None:
+    assert follow(wanted, seen, AttemptMemory(), NOW, Origin.OUR_OBJECT) == followed, what

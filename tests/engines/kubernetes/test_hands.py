@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.failures import AlreadyExists
-from swell.engines.kubernetes.hands import Hands
-from swell.engines.kubernetes.jobplaces import JobPlaces
-from swell.engines.kubernetes.kinds import KINDS
-from swell.engines.kubernetes.resources import Resource
-from swell.engines.kubernetes.steps import Change, Create, Resume, Suspend
-from swell.engines.kubernetes.wanted import Memory
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.attempt.api_calls import ApiCalls
+from swell.engines.kubernetes.attempt.steps import CreateObject, ResizeObject, ResumeObject, SuspendObject
+from swell.engines.kubernetes.attempt.wanted import AttemptMemory, Wanted
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.credentials import Headers
+from swell.engines.kubernetes.client.failures import AlreadyExists
+from swell.engines.kubernetes.client.resources import Resource
+from swell.engines.kubernetes.objects.kinds import KINDS
+from swell.engines.kubernetes.objects.objects import JobPlaces
 from swell.errors import Conflict, NotFound, Rejected
 
 from .apiserver import ApiServer
@@ -25,12 +28,18 @@ JOBS = Resource("batch", "v1", "jobs", "Job")
 JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet")
 
 
-def hands(port: Port, manifest: dict[str, Any]) -> Hands:
+def no_quotas(_: Selection) -> Any:
+    return SimpleNamespace(items=())
+
+
+def api_calls(
+    port: ApiClient, manifest: dict[str, Any], on_behalf: Callable[[Wanted], Headers] = lambda _: ()
+) -> ApiCalls:
     cluster: Any = SimpleNamespace(
         resources={"PyTorchJob": PYTORCHJOBS, "Job": JOBS, "JobSet": JOBSETS},
         served=lambda kind: (KINDS[kind], JOBS),
     )
-    return Hands(
+    return ApiCalls(
         port,
         cluster,
         lambda _: manifest,
@@ -38,15 +47,34 @@ def hands(port: Port, manifest: dict[str, Any]) -> Hands:
         places=JobPlaces("team", "home"),
         is_active=lambda _: True,
         runtime_class=lambda: None,
+        on_behalf=on_behalf,
     )
 
 
-def test_an_object_that_is_gone_is_not_believed_to_be_there(port: Port) -> None:
+def test_nothing_is_made_for_who_may_not_make_it_any_more(port: ApiClient) -> None:
+    """Their rights were asked at submission alone; each attempt after made it with Swell's own."""
+    asked: list[str] = []
+
+    def refuse(wanted: Wanted) -> Headers:
+        asked.append(wanted.name)
+        raise Rejected("'anna' may not create a Job any more")
+
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}
+    calls = api_calls(port, manifest, refuse)
+    for step in (CreateObject(), CreateObject(rank=1), ResumeObject(), ResizeObject()):
+        with pytest.raises(Rejected, match="may not create a Job any more"):
+            calls.do(step, make_wanted(), make_seen(None), AttemptMemory())
+    assert len(asked) == 4
+    with pytest.raises(NotFound):  # of what is there already nothing is made
+        calls.do(SuspendObject(), make_wanted(is_stopping=True), make_seen(make_object()), AttemptMemory())
+
+
+def test_an_object_that_is_gone_is_not_believed_to_be_there(port: ApiClient) -> None:
     """It came and went while its watch was away. Nothing but our own answer spoke of it, and that was believed for
     ever: an attempt that was to stop tried to suspend it again and again, and never ended."""
-    memory = Memory(fresh=make_object())
+    memory = AttemptMemory(fresh=make_object())
     with pytest.raises(NotFound):
-        hands(port, {}).do(Suspend(), make_wanted(is_stopping=True), make_seen(memory.fresh), memory)
+        api_calls(port, {}).do(SuspendObject(), make_wanted(is_stopping=True), make_seen(memory.fresh), memory)
     assert memory.fresh is None
 
 
@@ -63,16 +91,17 @@ def test_what_came_by_kubectl_and_cannot_be_begun_again_is_not_deleted() -> None
     calls: list[str] = []
     port: Any = SimpleNamespace(
         get=lambda *_: live,
+        list=no_quotas,
         patch=lambda *_, **__: calls.append("patch"),
         delete=lambda *_, **__: calls.append("delete"),
     )
     found = make_object("Job", is_suspended=True)
     with pytest.raises(Conflict) as refusal:
-        hands(port, live).do(Change(), make_wanted(), make_seen(found), Memory(fresh=found))
+        api_calls(port, live).do(ResizeObject(), make_wanted(), make_seen(found), AttemptMemory(fresh=found))
     assert calls == []
     assert str(refusal.value) == (
-        "Job team/train cannot be begun as it is: some of its pods have ended well, or its size would have to change, "
-        "and Swell does not delete what came by kubectl; delete it with kubectl and create it again"
+        "Job team/train cannot be started as it is: some of its pods have succeeded, or its size would have to change, "
+        "and Swell does not delete objects created with kubectl; delete it with kubectl and create it again"
     )
 
 
@@ -87,11 +116,11 @@ def test_an_object_that_somebody_else_has_just_suspended_is_not_suspended_by_us(
     }
     patches: list[Any] = []
     port: Any = SimpleNamespace(get=lambda *_: live, patch=lambda *words: patches.append(words[2]) or live)
-    stopping, memory = make_wanted(is_stopping=True), Memory()
-    hands(port, {}).do(Suspend(), stopping, make_seen(make_object()), memory)
+    stopping, memory = make_wanted(is_stopping=True), AttemptMemory()
+    api_calls(port, {}).do(SuspendObject(), stopping, make_seen(make_object()), memory)
     assert (patches, memory.fresh and memory.fresh.is_suspended) == ([], True)
     live["spec"]["runPolicy"]["suspend"] = False  # type: ignore[index]
-    hands(port, {}).do(Suspend(), stopping, make_seen(make_object()), memory)
+    api_calls(port, {}).do(SuspendObject(), stopping, make_seen(make_object()), memory)
     mark = {"uid": "object", "resourceVersion": "2", "annotations": {"swell.dev/suspended": "7.1"}}
     assert patches == [{"metadata": mark, "spec": {"runPolicy": {"suspend": True}}}]
 
@@ -106,21 +135,21 @@ def test_an_object_says_of_itself_whether_it_waits_for_us() -> None:
     }
     patches: list[Any] = []
 
-    def create(_: object, document: dict[str, Any], __: str) -> dict[str, Any]:
+    def create(_: object, document: dict[str, Any], __: str, **___: object) -> dict[str, Any]:
         return {**document, "metadata": {**document["metadata"], "uid": "object", "resourceVersion": "1"}}
 
     def patch(_: object, __: str, body: dict[str, Any], ___: str) -> dict[str, Any]:
         patches.append(body)
         return {**manifest, "metadata": {**manifest["metadata"], "uid": "object", "resourceVersion": "2"}}
 
-    memory, wanted = Memory(), make_wanted(tasks=1)
-    port: Any = SimpleNamespace(create=create, patch=patch)
-    worker = hands(port, manifest)
-    worker.do(Create(), wanted, make_seen(None), memory)
+    memory, wanted = AttemptMemory(), make_wanted(tasks=1)
+    port: Any = SimpleNamespace(create=create, list=no_quotas, patch=patch)
+    worker = api_calls(port, manifest)
+    worker.do(CreateObject(), wanted, make_seen(None), memory)
     made = memory.fresh
     assert made is not None
     assert (made.is_suspended, made.suspended_in) == (True, wanted.attempt)
-    worker.do(Resume(), wanted, make_seen(made), memory)
+    worker.do(ResumeObject(), wanted, make_seen(made), memory)
     resumed = {"uid": "object", "annotations": {"swell.dev/suspended": None}}
     assert patches == [{"metadata": resumed, "spec": {"runPolicy": {"suspend": False}}}]
 
@@ -144,11 +173,11 @@ def test_a_job_is_resumed_when_its_controller_has_counted_what_its_suspension_ha
         patch=lambda *words: patches.append(words[2]) or live,
     )
     found = make_object(kind, is_suspended=True)
-    with pytest.raises(Conflict, match=r"pods of .* that have ended are not counted yet"):
-        hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+    with pytest.raises(Conflict, match=r"Kubernetes has not counted the finished pods of .* yet"):
+        api_calls(port, live).do(ResizeObject(), make_wanted(gpus=0), make_seen(found), AttemptMemory(fresh=found))
     assert patches == []
     live["status"] = {"uncountedTerminatedPods": {}, "failed": 2}
-    hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+    api_calls(port, live).do(ResizeObject(), make_wanted(gpus=0), make_seen(found), AttemptMemory(fresh=found))
     assert [patch["spec"]["suspend"] for patch in patches] == [False]
 
 
@@ -174,11 +203,11 @@ def test_jobs_of_a_jobset_that_have_done_some_of_it_are_made_anew_by_their_set()
     found = make_object("JobSet", is_suspended=True)
     for change in ({}, {"deletionTimestamp": "2026-11-17T00:00:00Z"}):
         jobs[0]["metadata"] = {**metadata, **change}
-        with pytest.raises(Conflict, match="Jobs of JobSet team/train that have done some of it are made anew first"):
-            hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+        with pytest.raises(Conflict, match="recreating Jobs of JobSet team/train that have partly completed"):
+            api_calls(port, live).do(ResizeObject(), make_wanted(gpus=0), make_seen(found), AttemptMemory(fresh=found))
     assert (deleted, patches) == ([("train-workers-0", "job")], [])
     jobs[0] = {"metadata": {**metadata, "uid": "anew"}, "status": {}}
-    hands(port, live).do(Change(), make_wanted(gpus=0), make_seen(found), Memory(fresh=found))
+    api_calls(port, live).do(ResizeObject(), make_wanted(gpus=0), make_seen(found), AttemptMemory(fresh=found))
     assert [patch["spec"]["suspend"] for patch in patches] == [False]
 
 
@@ -193,8 +222,8 @@ def others(server: ApiServer, job: str | None, store: str = "s") -> None:
     server.storage.create("pods", ("team", "train"), {**POD, "metadata": {"labels": labels}})
 
 
-def create(port: Port, manifest: dict[str, Any]) -> None:
-    hands(port, manifest).do(Create(0), make_wanted(tasks=1), make_seen(None), Memory())
+def create(port: ApiClient, manifest: dict[str, Any]) -> None:
+    api_calls(port, manifest).do(CreateObject(0), make_wanted(tasks=1), make_seen(None), AttemptMemory())
 
 
 def names(server: ApiServer) -> list[str]:
@@ -206,7 +235,7 @@ def names(server: ApiServer) -> list[str]:
     [(None, "s", "kubectl delete pod train -n team"), ("8", "s", "swell cancel 8"), ("8", "another", "kubectl delete")],
 )
 def test_an_object_of_the_users_is_never_renamed(
-    job: str | None, store: str, what: str, server: ApiServer, port: Port
+    job: str | None, store: str, what: str, server: ApiServer, port: ApiClient
 ) -> None:
     """What is in it may go by its name: MASTER_ADDR of the second JobSet named the first one's pod."""
     others(server, job, store)
@@ -215,19 +244,19 @@ def test_an_object_of_the_users_is_never_renamed(
     assert names(server) == ["train"]
 
 
-def test_what_was_made_for_this_job_before_is_found_again(server: ApiServer, port: Port) -> None:
+def test_what_was_made_for_this_job_before_is_found_again(server: ApiServer, port: ApiClient) -> None:
     others(server, "7")
     create(port, POD)
     assert names(server) == ["train"]
 
 
-def test_a_name_that_we_chose_is_changed(server: ApiServer, port: Port) -> None:
+def test_a_name_that_we_chose_is_changed(server: ApiServer, port: ApiClient) -> None:
     others(server, None)
     create(port, NAMED_BY_US)
     assert names(server) == ["train", "train-7"]
 
 
-def test_nothing_of_a_job_is_made_where_the_servers_secrets_are(server: ApiServer, port: Port) -> None:
+def test_nothing_of_a_job_is_made_where_the_servers_secrets_are(server: ApiServer, port: ApiClient) -> None:
     """Also not of one that was accepted by a server before this one."""
     with pytest.raises(Rejected, match="jobs are not made in namespace 'home', which is Swell's own"):
         create(port, {**POD, "metadata": {"name": "train", "namespace": "home"}})

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.intake import Intake
-from swell.engines.kubernetes.lease import LEASES, OWN_ONLY, Lease
-from swell.engines.kubernetes.port import Page, Selection
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.client.api_client import Page, Selection
+from swell.engines.kubernetes.election.intake import Intake
+from swell.engines.kubernetes.election.lease import LEASES, OWN_ONLY, Lease
 from swell.errors import Denied
 
 from .apiserver import ApiServer
@@ -25,7 +25,7 @@ class Clock:
 class Server:
     """One of ours in a namespace of its own; all have one clock, which is advanced by hand."""
 
-    def __init__(self, port: Port, namespace: str, clock: Clock, *, may_list: bool = True) -> None:
+    def __init__(self, port: ApiClient, namespace: str, clock: Clock, *, may_list: bool = True) -> None:
         self.lease = Lease(port, namespace, "swell", f"server-of-{namespace}", monotonic=lambda: clock.time)
         self.lease.notes = {} if may_list else OWN_ONLY
         self.intake = Intake(port, self.lease, monotonic=lambda: clock.time)
@@ -42,7 +42,7 @@ class Server:
 
 
 class World:
-    def __init__(self, server: ApiServer, port: Port) -> None:
+    def __init__(self, server: ApiServer, port: ApiClient) -> None:
         self.clock = Clock()
         self.server, self.port = server, port
         self.servers: list[Server] = []
@@ -69,7 +69,7 @@ class World:
         raise AssertionError(f"not within {seconds} s: {one.intake.in_words()}")
 
 
-class NoList(Port):
+class NoList(ApiClient):
     """As somebody sees the API server who may not list Leases."""
 
     is_denied = True
@@ -81,7 +81,7 @@ class NoList(Port):
 
 
 @pytest.fixture
-def world(server: ApiServer, port: Port) -> World:
+def world(server: ApiServer, port: ApiClient) -> World:
     return World(server, port)
 
 

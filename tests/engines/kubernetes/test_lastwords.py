@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engines.kubernetes.pieces import FIRST, SECOND, ended, make_object, make_seen, running
-from swell.engines.kubernetes.lastwords import last_reports
-from swell.engines.kubernetes.picture import PodSeen
+from swell.engines.kubernetes.attempt.termination_message import last_reports
+from swell.engines.kubernetes.watch.observed_objects import PodSeen
 from swell.model.training import Checkpoint, Report
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.lease import LEASES, Lease, NotHeld
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.election.lease import LEASES, Lease, NotHeld
 from swell.errors import NotFound
 
 from .apiserver import ApiServer
@@ -26,7 +26,7 @@ NOON = datetime.datetime(2026, 11, 16, 12, 0, 0, 250, tzinfo=datetime.UTC)
 class Server:
     """One of ours, with a clock that is advanced by hand."""
 
-    def __init__(self, port: Port, identity: str, start: float = 0.0) -> None:
+    def __init__(self, port: ApiClient, identity: str, start: float = 0.0, ended: tuple[str, ...] = ()) -> None:
         self.time = start
         self.told: list[str] = []
         self.lease = Lease(
@@ -34,6 +34,7 @@ class Server:
             "ml",
             "swell",
             identity,
+            ended=ended,
             monotonic=lambda: self.time,
             now=lambda: NOON,
             on_held=lambda: self.told.append("held"),
@@ -46,12 +47,12 @@ class Server:
         return self.lease.is_held
 
 
-def spec(port: Port) -> dict[str, Any]:
+def spec(port: ApiClient) -> dict[str, Any]:
     found: dict[str, Any] = port.get(LEASES, "swell", "ml")["spec"]
     return found
 
 
-def test_the_first_server_makes_the_lease_and_holds_it(port: Port) -> None:
+def test_the_first_server_makes_the_lease_and_holds_it(port: ApiClient) -> None:
     first = Server(port, "a")
     assert not first.lease.is_held
     assert first.tick()
@@ -66,7 +67,7 @@ def test_the_first_server_makes_the_lease_and_holds_it(port: Port) -> None:
     assert (first.lease.generation, first.told) == (1, ["held"])
 
 
-def test_a_holder_that_renews_is_left_in_peace(port: Port) -> None:
+def test_a_holder_that_renews_is_left_in_peace(port: ApiClient) -> None:
     first, second = Server(port, "a"), Server(port, "b", start=5e5)
     for _ in range(20):
         assert (first.tick(5.0), second.tick(5.0)) == (True, False)
@@ -76,7 +77,9 @@ def test_a_holder_that_renews_is_left_in_peace(port: Port) -> None:
     assert str(caught.value) == "'a' holds the Lease 'swell' in namespace 'ml'; it does nothing until it gets it"
 
 
-def test_a_holder_that_says_nothing_is_followed_after_the_whole_duration_as_the_next_one_saw_it(port: Port) -> None:
+def test_a_holder_that_says_nothing_is_followed_after_the_whole_duration_as_the_next_one_saw_it(
+    port: ApiClient,
+) -> None:
     first, second = Server(port, "a"), Server(port, "b", start=5e5)
     first.tick()
     assert [second.tick(after_s) for after_s in (0.0, 7.0, 7.9, 0.1)] == [False, False, False, True]
@@ -90,7 +93,9 @@ def test_a_holder_that_says_nothing_is_followed_after_the_whole_duration_as_the_
     )
 
 
-def test_who_cannot_renew_stops_to_believe_before_anybody_else_may_take_over(server: ApiServer, port: Port) -> None:
+def test_who_cannot_renew_stops_to_believe_before_anybody_else_may_take_over(
+    server: ApiServer, port: ApiClient
+) -> None:
     first = Server(port, "a")
     first.tick()
     server.faults = Scripted(answers=deque([Fault.SERVER_ERROR] * 9))
@@ -105,7 +110,7 @@ def test_who_cannot_renew_stops_to_believe_before_anybody_else_may_take_over(ser
     assert (first.lease.generation, first.told) == (2, ["held", "lost", "held"])
 
 
-def test_a_renewal_counts_from_when_it_was_sent(port: Port) -> None:
+def test_a_renewal_counts_from_when_it_was_sent(port: ApiClient) -> None:
     first = Server(port, "a")
 
     class Slow:
@@ -127,7 +132,7 @@ def test_a_renewal_counts_from_when_it_was_sent(port: Port) -> None:
     assert spec(port)["holderIdentity"] == "a"
 
 
-def test_closing_lets_the_next_one_take_over_at_once(port: Port) -> None:
+def test_closing_lets_the_next_one_take_over_at_once(port: ApiClient) -> None:
     first, second = Server(port, "a"), Server(port, "b")
     first.tick()
     second.tick()
@@ -137,14 +142,14 @@ def test_closing_lets_the_next_one_take_over_at_once(port: Port) -> None:
     assert (second.lease.generation, spec(port)["leaseTransitions"]) == (2, 2)
 
 
-def test_a_server_that_comes_back_under_its_name_need_not_wait_and_is_a_new_generation(port: Port) -> None:
+def test_a_server_that_comes_back_under_its_name_need_not_wait_and_is_a_new_generation(port: ApiClient) -> None:
     Server(port, "a").tick()
     again = Server(port, "a")
     assert (again.tick(), again.lease.generation) == (True, 2)
 
 
 @pytest.mark.parametrize("fault", [Fault.TORN, Fault.DROPPED])
-def test_a_lost_answer_to_a_renewal_costs_nothing(server: ApiServer, port: Port, fault: Fault) -> None:
+def test_a_lost_answer_to_a_renewal_costs_nothing(server: ApiServer, port: ApiClient, fault: Fault) -> None:
     first = Server(port, "a")
     first.tick()
     server.faults = Scripted(answers=deque([fault]))
@@ -152,7 +157,7 @@ def test_a_lost_answer_to_a_renewal_costs_nothing(server: ApiServer, port: Port,
     assert (first.lease.generation, first.told) == (1, ["held"])
 
 
-def test_an_annotation_of_somebody_takes_nothing_away(port: Port) -> None:
+def test_an_annotation_of_somebody_takes_nothing_away(port: ApiClient) -> None:
     first = Server(port, "a")
     first.tick()
     port.patch(LEASES, "swell", {"metadata": {"annotations": {"note": "x"}}}, "ml")
@@ -160,14 +165,14 @@ def test_an_annotation_of_somebody_takes_nothing_away(port: Port) -> None:
     assert port.get(LEASES, "swell", "ml")["metadata"]["annotations"] == {"note": "x"}
 
 
-def test_who_was_faster_has_it(server: ApiServer, port: Port) -> None:
+def test_who_was_faster_has_it(server: ApiServer, port: ApiClient) -> None:
     first, second, third = (Server(port, identity) for identity in "abc")
     first.tick()
     assert (second.tick(), third.tick()) == (False, False)
     assert (second.tick(15.0), third.tick(15.0)) == (True, False)
 
 
-def test_a_lease_that_is_deleted_is_lost_and_made_again_with_a_newer_generation(port: Port) -> None:
+def test_a_lease_that_is_deleted_is_lost_and_made_again_with_a_newer_generation(port: ApiClient) -> None:
     first = Server(port, "a")
     first.tick()
     port.delete(LEASES, "swell", "ml")
@@ -182,7 +187,7 @@ def test_never_do_two_hold_it(tmp_path: Path, seed: int) -> None:
 
 def test_its_threads_get_it_keep_it_notice_the_loss_and_give_it_back(server: ApiServer, tmp_path: Path) -> None:
     """In real time, with a short duration; an API server that hangs does not delay the news."""
-    port = Port(access_to(server), answer_s=30.0)
+    port = ApiClient(access_to(server), answer_s=30.0)
     held, lost = threading.Event(), threading.Event()
     lease = Lease(port, "ml", "swell", "a", duration_s=1.0, on_held=held.set, on_lost=lost.set)
     lease.start()
@@ -198,7 +203,7 @@ def test_its_threads_get_it_keep_it_notice_the_loss_and_give_it_back(server: Api
         lease.guard()
 
 
-def test_without_a_role_it_is_said_which_verb_is_missing(server: ApiServer, port: Port) -> None:
+def test_without_a_role_it_is_said_which_verb_is_missing(server: ApiServer, port: ApiClient) -> None:
     server.denied["GET", "leases"] = 'leases is forbidden: User "u" cannot get resource "leases"'
     first = Server(port, "a")
     assert not first.tick()
@@ -207,3 +212,13 @@ def test_without_a_role_it_is_said_which_verb_is_missing(server: ApiServer, port
     server.denied.clear()
     with pytest.raises(NotFound):
         spec(port)
+
+
+def test_of_a_holder_that_is_known_to_have_ended_nobody_waits_for_the_end(port: ApiClient) -> None:
+    first = Server(port, "a")
+    assert first.tick()
+    informed, ignorant = Server(port, "b", ended=("x", "a")), Server(port, "c", ended=("x",))
+    assert not ignorant.tick()
+    assert informed.tick()
+    assert (spec(port)["holderIdentity"], informed.lease.generation) == ("b", 2)
+    assert not ignorant.tick()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 
-from swell.engines.kubernetes.loglines import NANO, Had, LineReader
+from swell.engines.kubernetes.logs.lines import NANO, Had, LineReader
 
 from .podlogs import stamped
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.logfile import LogFile, is_kept
-from swell.engines.kubernetes.loglines import Had, LineReader
-from swell.engines.kubernetes.logs import FETCHES_MAX, LogKeeper
-from swell.engines.kubernetes.logstream import ENDED_TRIES_MAX, MUTE_AFTER, Life
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.logs.file import LogFile, is_kept
+from swell.engines.kubernetes.logs.keeper import FETCHES_MAX, LogKeeper
+from swell.engines.kubernetes.logs.lines import Had, LineReader
+from swell.engines.kubernetes.logs.stream import ENDED_TRIES_MAX, MUTE_AFTER, ContainerRun
 from swell.engines.logfolder import LogFolder
 
 from .apiserver import ApiServer
@@ -30,7 +30,7 @@ Followed = tuple[RunningPod, LogKeeper]
 
 
 @pytest.fixture
-def make(port: Port, tmp_path: Path) -> Iterator[Make]:
+def make(port: ApiClient, tmp_path: Path) -> Iterator[Make]:
     made: list[LogKeeper] = []
 
     def keeper(**options: object) -> LogKeeper:
@@ -85,7 +85,7 @@ def test_only_the_container_that_kubectl_shows_is_kept_or_the_one_that_is_named(
     assert server.seen[-1].query["container"] == "main"
     document = server.storage.get("pods", pod.key)
     annotated = {**document, "metadata": {"uid": "u", "annotations": {"kubectl.kubernetes.io/default-container": "b"}}}
-    assert [Life.parse(annotated, None).container, Life.parse(annotated, "c").container] == ["b", "c"]
+    assert [ContainerRun.parse(annotated, None).container, ContainerRun.parse(annotated, "c").container] == ["b", "c"]
 
 
 # -- faults --------------------------------------------------------------------------------------------------------
@@ -305,12 +305,12 @@ def test_a_keeper_killed_for_real_is_followed_by_one_that_goes_on(server: ApiSer
     pod = RunningPod(server)
     command = [sys.executable, "-m", "tests.engines.kubernetes.keeping", server.url, str(server.token_file)]
     command += [str(tmp_path), pod.key[1], pod.uid]
-    for life in range(3):
+    for live in range(3):
         for number in range(200):
-            pod.logs.write(T + life * NANO + number * 1000, b"%d.%d " % (life, number) + b"x" * 2000)
+            pod.logs.write(T + live * NANO + number * 1000, b"%d.%d " % (live, number) + b"x" * 2000)
         keeper = subprocess.Popen(command)
         try:
-            until(lambda life=life: len(text_of(tmp_path)) > life * 400_000)  # type: ignore[misc]
+            until(lambda live=live: len(text_of(tmp_path)) > live * 400_000)  # type: ignore[misc]
         finally:
             keeper.kill()
             keeper.wait()

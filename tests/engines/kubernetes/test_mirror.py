@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swell.engines.kubernetes.mirror import Change, Mirror, Relist
+from swell.engines.kubernetes.watch.mirror import Mirror, Relist, WatchChange
 
 Mirrored = Mirror[dict[str, Any]]
 
@@ -34,9 +34,9 @@ def test_a_list_says_what_is_new_what_is_other_and_what_is_gone() -> None:
     new, other = document("new", 5), document("other", 4)
     changes = mirror.replace(mirror.gather("5", [[document("same", 1)], [other, new]]))
     assert changes == (
-        Change(("a", "gone"), gone, None),
-        Change(("a", "new"), None, new),
-        Change(("a", "other"), old, other),
+        WatchChange(("a", "gone"), gone, None),
+        WatchChange(("a", "new"), None, new),
+        WatchChange(("a", "other"), old, other),
     )
 
 
@@ -46,7 +46,7 @@ def test_events_change_one_object_each_and_move_the_version() -> None:
     changes = [mirror.apply(line(kind, value)) for kind, value in (("ADDED", one), ("MODIFIED", two))]
     changes.append(mirror.apply(line("DELETED", document("x", 4))))
     key = ("a", "x")
-    assert changes == [Change(key, None, one), Change(key, one, two), Change(key, two, None)]
+    assert changes == [WatchChange(key, None, one), WatchChange(key, one, two), WatchChange(key, two, None)]
     assert (dict(mirror.snapshot()), mirror.version) == ({}, "4")
 
 
@@ -60,7 +60,7 @@ def test_a_bookmark_moves_the_version_and_nothing_else() -> None:
 def test_an_object_made_anew_under_the_same_name_is_another() -> None:
     first, second = document("x", 1, uid="first"), document("x", 2, uid="second")
     mirror = listed(1, first)
-    assert mirror.replace(mirror.gather("2", [[second]])) == (Change(("a", "x"), first, second),)
+    assert mirror.replace(mirror.gather("2", [[second]])) == (WatchChange(("a", "x"), first, second),)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_versions_that_are_no_numbers_are_only_compared_for_being_equal() -> Non
     mirror.replace(mirror.gather("b", [[]]))
     odd = document("x", 0)
     odd["metadata"]["resourceVersion"] = "a"
-    assert mirror.apply(line("ADDED", odd)) == Change(("a", "x"), None, odd)
+    assert mirror.apply(line("ADDED", odd)) == WatchChange(("a", "x"), None, odd)
     assert mirror.apply(line("ADDED", odd)) is None
 
 
@@ -103,7 +103,7 @@ def test_after_a_step_back_in_time_equal_versions_prove_nothing() -> None:
     mirror = listed(9, document("x", 7, n=1), document("y", 2, n=1))
     before = mirror.snapshot()
     changes = mirror.replace(mirror.gather("8", [[document("x", 7, n=2), document("y", 2, n=1)]]))
-    assert changes == (Change(("a", "x"), document("x", 7, n=1), document("x", 7, n=2)),)
+    assert changes == (WatchChange(("a", "x"), document("x", 7, n=1), document("x", 7, n=2)),)
     assert mirror.snapshot()["a", "y"] is before["a", "y"]
 
 
@@ -160,7 +160,7 @@ def test_repeated_reordered_and_broken_lines_end_in_the_state_of_a_fresh_list(
     lines, states = history(steps)
     mirror, told = listed(0), dict[tuple[str, str], Any]()
 
-    def hear(*changes: Change[dict[str, Any]] | None) -> None:
+    def hear(*changes: WatchChange[dict[str, Any]] | None) -> None:
         for change in filter(None, changes):
             assert told.get(change.key) == change.before
             told.pop(change.key, None)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from swell.engines.kubernetes.notices import (
-    Target,
-    Word,
+from swell.engines.kubernetes.client.resources import PODS, Resource
+from swell.kubectl.status_objects import (
+    ObjectTarget,
+    StatusMessage,
     annotations_patch,
     condition_patch,
     condition_said,
@@ -16,11 +17,10 @@ from swell.engines.kubernetes.notices import (
     repeated_name,
     shorten,
 )
-from swell.engines.kubernetes.resources import PODS, Resource
 
 from .pieces import make_pod
 
-TRAIN = Target(Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"), "team", "train", "u-1")
+TRAIN = ObjectTarget(Resource("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob"), "team", "train", "u-1")
 
 
 def test_a_pod_that_waits_gets_the_condition_that_autoscalers_look_for() -> None:
@@ -65,7 +65,7 @@ def test_annotations_are_of_that_very_object_and_what_is_over_is_removed() -> No
 
 
 def test_an_event_names_its_object_and_who_says_it() -> None:
-    word = Word("NotPlaced", "node n1 refused it", is_warning=True)
+    word = StatusMessage("NotPlaced", "node n1 refused it", is_warning=True)
     assert make_event(TRAIN, "train.1", word, at=1.25, instance="store") == {
         "apiVersion": "v1",
         "kind": "Event",
@@ -92,7 +92,7 @@ def test_an_event_names_its_object_and_who_says_it() -> None:
 
 
 def test_what_is_said_again_is_counted() -> None:
-    again = repeat_patch(Word("Waiting", "still no room"), at=61.0, count=3)
+    again = repeat_patch(StatusMessage("Waiting", "still no room"), at=61.0, count=3)
     assert again == {"message": "still no room", "lastTimestamp": "1970-01-01T00:01:01Z", "count": 3}
 
 
@@ -103,14 +103,14 @@ def test_events_of_one_second_are_listed_in_the_order_in_which_they_happened() -
 
 
 def test_one_thing_has_one_name_for_each_object() -> None:
-    other = Target(PODS, "team", "train", "u-2")
+    other = ObjectTarget(PODS, "team", "train", "u-2")
     names = {repeated_name(one, kind) for one in (TRAIN, other) for kind in ("WaitingForRoom", "Held")}
     assert len(names) == 4
     assert repeated_name(TRAIN, "Held") == repeated_name(TRAIN, "Held")
 
 
 def test_names_of_events_are_short_enough_for_the_longest_name_of_an_object() -> None:
-    longest = Target(PODS, "team", "a" * 253, "u")
+    longest = ObjectTarget(PODS, "team", "a" * 253, "u")
     assert max(len(event_name(longest, "s" * 32, 2**63)), len(repeated_name(longest, "Held"))) <= 253
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from swell.engines.kubernetes.objects import Filling, RoleSize
-from swell.engines.kubernetes.ownpods import make_pod
+from swell.engines.kubernetes.objects.objects import Filling, RoleSize
+from swell.engines.kubernetes.objects.pod_template import make_pod
 
 from .pieces import SECOND, make_wanted
 

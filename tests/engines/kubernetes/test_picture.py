@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes.picture import Restarted, moment, read_pod
+from swell.engines.kubernetes.watch.observed_objects import Restarted, moment, read_pod
 
 AT = "2026-01-01T00:00:10Z"
 FAILED = {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-01-01T00:00:00Z", "finishedAt": AT}}

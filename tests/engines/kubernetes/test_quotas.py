@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes.quotas import is_full_now, is_too_small, tightest
+from swell.engines.kubernetes.watch.quotas import is_full_now, is_too_small, tightest
 
 GPUS = "requests.nvidia.com/gpu"
 Document = dict[str, Any]

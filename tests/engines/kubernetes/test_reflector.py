@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.reflector import Backoff, Pace
-from swell.engines.kubernetes.resources import PODS
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.resources import PODS
+from swell.engines.kubernetes.watch.reflector import Backoff, WatchPace
 
 from .apiserver import ApiServer
 from .faults import Fault, Scripted
@@ -27,7 +27,7 @@ ALL_PODS = Selection(PODS)
 
 
 @contextmanager
-def following(port: Port, selection: Selection = ALL_PODS, pace: Pace = QUICK) -> Iterator[Follower]:
+def following(port: ApiClient, selection: Selection = ALL_PODS, pace: WatchPace = QUICK) -> Iterator[Follower]:
     follower = Follower(port, selection, pace)
     try:
         yield follower
@@ -47,7 +47,7 @@ def lists(server: ApiServer) -> int:
     return len(server.lists())
 
 
-def test_what_was_there_and_what_follows_is_shown(server: ApiServer, port: Port) -> None:
+def test_what_was_there_and_what_follows_is_shown(server: ApiServer, port: ApiClient) -> None:
     put(server, "one")
     with following(port) as follower:
         follower.await_state(state(server))
@@ -59,7 +59,9 @@ def test_what_was_there_and_what_follows_is_shown(server: ApiServer, port: Port)
     assert lists(server) == 1
 
 
-def test_a_snapshot_never_changes_and_what_has_not_changed_is_the_same_object(server: ApiServer, port: Port) -> None:
+def test_a_snapshot_never_changes_and_what_has_not_changed_is_the_same_object(
+    server: ApiServer, port: ApiClient
+) -> None:
     put(server, "one")
     with following(port) as follower:
         follower.await_state(state(server))
@@ -72,7 +74,9 @@ def test_a_snapshot_never_changes_and_what_has_not_changed_is_the_same_object(se
     assert before["a", "one"] is after["a", "one"]
 
 
-def test_only_the_selected_objects_are_shown_and_one_that_stops_to_match_is_gone(server: ApiServer, port: Port) -> None:
+def test_only_the_selected_objects_are_shown_and_one_that_stops_to_match_is_gone(
+    server: ApiServer, port: ApiClient
+) -> None:
     def label(name: str, value: str) -> dict[str, object]:
         return {"metadata": {"name": name, "namespace": "a", "labels": {"app": value}}}
 
@@ -88,7 +92,7 @@ def test_only_the_selected_objects_are_shown_and_one_that_stops_to_match_is_gone
     assert [set(shown) for shown in (first, then, last)] == [{("a", "ours")}, set(), {("a", "theirs")}]
 
 
-def test_a_long_list_comes_in_pages_of_one_moment(server: ApiServer, port: Port) -> None:
+def test_a_long_list_comes_in_pages_of_one_moment(server: ApiServer, port: ApiClient) -> None:
     for number in range(1203):
         put(server, f"pod-{number}")
     with following(port) as follower:
@@ -97,7 +101,7 @@ def test_a_long_list_comes_in_pages_of_one_moment(server: ApiServer, port: Port)
 
 
 @pytest.mark.parametrize("fault", [Fault.TORN, Fault.DROPPED, Fault.ENDED, Fault.SLOW])
-def test_a_watch_that_breaks_is_resumed_without_a_list(server: ApiServer, port: Port, fault: Fault) -> None:
+def test_a_watch_that_breaks_is_resumed_without_a_list(server: ApiServer, port: ApiClient, fault: Fault) -> None:
     server.bookmark_s = 60.0
     put(server, "one")
     with following(port) as follower:
@@ -110,7 +114,7 @@ def test_a_watch_that_breaks_is_resumed_without_a_list(server: ApiServer, port: 
 
 @pytest.mark.parametrize("fault", [Fault.GARBAGE, Fault.ERROR_EVENT, Fault.ODD_ERROR_EVENT, Fault.HALF_OPEN])
 def test_a_watch_that_cannot_be_understood_or_says_nothing_is_followed_by_a_list(
-    server: ApiServer, port: Port, fault: Fault
+    server: ApiServer, port: ApiClient, fault: Fault
 ) -> None:
     server.bookmark_s = 60.0
     with following(port) as follower:
@@ -121,7 +125,7 @@ def test_a_watch_that_cannot_be_understood_or_says_nothing_is_followed_by_a_list
     assert lists(server) == 2
 
 
-def test_a_repeated_event_changes_nothing(server: ApiServer, port: Port) -> None:
+def test_a_repeated_event_changes_nothing(server: ApiServer, port: ApiClient) -> None:
     server.bookmark_s = 60.0
     with following(port) as follower:
         assert follower.reflector.wait_until_synced(PATIENCE_S)
@@ -132,7 +136,7 @@ def test_a_repeated_event_changes_nothing(server: ApiServer, port: Port) -> None
     assert (lists(server), len(follower.changes)) == (1, 2)
 
 
-def test_a_version_that_the_api_server_has_forgotten_is_followed_by_a_list(server: ApiServer, port: Port) -> None:
+def test_a_version_that_the_api_server_has_forgotten_is_followed_by_a_list(server: ApiServer, port: ApiClient) -> None:
     server.bookmark_s = 60.0
     put(server, "one")
     with following(port) as follower:
@@ -146,7 +150,7 @@ def test_a_version_that_the_api_server_has_forgotten_is_followed_by_a_list(serve
     assert lists(server) == 2
 
 
-def test_a_list_older_than_what_is_known_is_not_believed(server: ApiServer, port: Port) -> None:
+def test_a_list_older_than_what_is_known_is_not_believed(server: ApiServer, port: ApiClient) -> None:
     with following(port) as follower:
         assert follower.reflector.wait_until_synced(PATIENCE_S)
         for number in range(5):
@@ -160,7 +164,9 @@ def test_a_list_older_than_what_is_known_is_not_believed(server: ApiServer, port
 
 
 @pytest.mark.parametrize("end", [Fault.ERROR_EVENT, Fault.DROPPED])
-def test_a_cluster_set_back_to_an_older_state_is_believed_in_the_end(server: ApiServer, port: Port, end: Fault) -> None:
+def test_a_cluster_set_back_to_an_older_state_is_believed_in_the_end(
+    server: ApiServer, port: ApiClient, end: Fault
+) -> None:
     """An etcd restored from a backup counts from an old number on; a watch from a version of its future is silent."""
     for number in range(5):
         put(server, f"pod-{number}")
@@ -174,7 +180,7 @@ def test_a_cluster_set_back_to_an_older_state_is_believed_in_the_end(server: Api
     assert set(shown) == {("a", "other")}
 
 
-def test_a_list_is_made_from_time_to_time_without_a_reason(server: ApiServer, port: Port) -> None:
+def test_a_list_is_made_from_time_to_time_without_a_reason(server: ApiServer, port: ApiClient) -> None:
     put(server, "one")
     with following(port, pace=replace(QUICK, resync_s=0.5)) as follower:
         follower.await_state(state(server))
@@ -184,7 +190,7 @@ def test_a_list_is_made_from_time_to_time_without_a_reason(server: ApiServer, po
         assert len(follower.changes) == 1
 
 
-def test_trouble_is_said_until_it_is_over(server: ApiServer, port: Port) -> None:
+def test_trouble_is_said_until_it_is_over(server: ApiServer, port: ApiClient) -> None:
     server.denied["list", "pods"] = 'pods is forbidden: User "u" cannot list resource "pods" in API group ""'
     with following(port) as follower:
         assert not follower.reflector.wait_until_synced(0.0)
@@ -196,7 +202,7 @@ def test_trouble_is_said_until_it_is_over(server: ApiServer, port: Port) -> None
 
 
 @pytest.mark.parametrize("asked", [1, 2], ids=["list", "watch"])
-def test_it_stops_at_once_while_nothing_comes(server: ApiServer, port: Port, asked: int) -> None:
+def test_it_stops_at_once_while_nothing_comes(server: ApiServer, port: ApiClient, asked: int) -> None:
     server.faults = Scripted(answers=deque([*[None] * (asked - 1), Fault.HALF_OPEN]))
     follower = Follower(port, ALL_PODS, replace(QUICK, silence_s=60.0))
     server.await_asked(asked)
@@ -206,7 +212,7 @@ def test_it_stops_at_once_while_nothing_comes(server: ApiServer, port: Port, ask
 
 
 def test_faults_wait_ever_longer_up_to_a_cap_and_never_the_same() -> None:
-    backoff = Backoff(Pace(first_s=1.0, cap_s=8.0), random.Random(1))
+    backoff = Backoff(WatchPace(first_s=1.0, cap_s=8.0), random.Random(1))
     waits = [backoff.next_s() for _ in range(6)]
     assert all(whole / 2 <= wait <= whole for wait, whole in zip(waits, (1, 2, 4, 8, 8, 8), strict=True))
     assert len(set(waits)) == 6

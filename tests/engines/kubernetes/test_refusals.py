@@ -18,20 +18,22 @@ from engines.kubernetes.pieces import (
     make_wanted,
     running,
 )
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.follow import follow
-from swell.engines.kubernetes.objects import Group
-from swell.engines.kubernetes.picture import PodSeen
-from swell.engines.kubernetes.refusals import AGAIN_S, FIRST_S, SLOW_S, Refusals, job_of, missing, starting
-from swell.engines.kubernetes.sheet import Followed
-from swell.engines.kubernetes.wanted import Memory, Seen, Wanted
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.attempt.follow import follow
+from swell.engines.kubernetes.attempt.origin import Origin
+from swell.engines.kubernetes.attempt.refusals import AGAIN_S, FIRST_S, SLOW_S, Refusals, job_of, missing, starting
+from swell.engines.kubernetes.attempt.state import Followed
+from swell.engines.kubernetes.attempt.wanted import AttemptMemory, AttemptSeen, Wanted
+from swell.engines.kubernetes.objects.objects import PodTemplateGroup
+from swell.engines.kubernetes.watch.cluster import Cluster
+from swell.engines.kubernetes.watch.observed_objects import PodSeen
 
 from .apiserver import ApiServer
 from .faults import Fault, Scripted
 
 WANTED = make_wanted()
 ARRAY = make_wanted(is_array=True, indices="0-9")
+FEW = (PodTemplateGroup("workers", 3, 1, sets=2, at_once=1),)  # Job 0 has the tasks 0, 2 and 4
 QUOTA = 'Error creating: pods "x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2'
 Document = dict[str, Any]
 
@@ -58,6 +60,12 @@ Document = dict[str, Any]
             1,
         ),
         (
+            "each Job of a JobSet runs so many at once",
+            make_wanted(4, is_array=True, indices="0-5"),
+            make_seen(make_object("JobSet", groups=FEW), ended(0), ended(2), running(1)),
+            1,
+        ),
+        (
             "what an array has given up is not made again",
             make_wanted(is_array=True, indices="0-1"),
             make_seen(make_object("Job", failed_indexes="0"), ended(0, 1), ended(1)),
@@ -65,12 +73,12 @@ Document = dict[str, Any]
         ),
     ],
 )
-def test_how_many_pods_are_missing(what: str, wanted: Wanted, seen: Seen, count: int) -> None:
+def test_how_many_pods_are_missing(what: str, wanted: Wanted, seen: AttemptSeen, count: int) -> None:
     assert missing(wanted, seen) == count, what
 
 
 def test_of_a_jobset_the_job_is_known_that_makes_a_pod() -> None:
-    groups = (Group("driver", 1, 0), Group("workers", 2, 1, sets=3))
+    groups = (PodTemplateGroup("driver", 1, 0), PodTemplateGroup("workers", 2, 1, sets=3))
     found = make_object("JobSet", groups=groups)
     assert [job_of(found, rank) for rank in range(7)] == [
         "train-driver-0",
@@ -81,7 +89,7 @@ def test_of_a_jobset_the_job_is_known_that_makes_a_pod() -> None:
 
 
 def test_what_the_controller_says_is_the_trouble_of_an_attempt_that_does_not_start() -> None:
-    found = follow(WANTED, make_seen(make_object()), Memory(refused=QUOTA), NOW, has_object=True)
+    found = follow(WANTED, make_seen(make_object()), AttemptMemory(refused=QUOTA), NOW, Origin.OUR_OBJECT)
     assert found == Followed(trouble=QUOTA)
 
 
@@ -101,7 +109,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def refusals(server: ApiServer, port: Port, clock: Clock) -> Iterator[Refusals]:
+def refusals(server: ApiServer, port: ApiClient, clock: Clock) -> Iterator[Refusals]:
     cluster = Cluster(port, lambda *_: None)
     spec = {"template": {"spec": {"containers": []}}}
     server.storage.create("jobs", ("team", "train-workers-1"), named("train-workers-1", "batch/v1", "Job", spec=spec))
@@ -127,7 +135,7 @@ def test_the_newest_refusal_is_quoted_whole(server: ApiServer, refusals: Refusal
     say(server, "of another object", uid="other", lastTimestamp="2026-11-16T12:30:00Z")
     say(server, "no refusal", reason="PyTorchJobRestarting", lastTimestamp="2026-11-16T12:30:00Z")
     say(server, "no warning", type="Normal", lastTimestamp="2026-11-16T12:30:00Z")
-    said = refusals.ask(WANTED, make_seen(make_object()), Memory())
+    said = refusals.ask(WANTED, make_seen(make_object()), AttemptMemory())
     assert said == f"PyTorchJob team/train cannot make its pods: {QUOTA}"
 
 
@@ -135,7 +143,7 @@ def test_one_that_carries_its_time_in_a_newer_field_counts_too(server: ApiServer
     say(server, "an older one")
     series = {"count": 7, "lastObservedTime": "2026-11-16T12:00:07.000001Z"}
     say(server, QUOTA, lastTimestamp=None, eventTime="2026-11-16T11:00:00.000000Z", series=series)
-    said = refusals.ask(WANTED, make_seen(make_object("Job")), Memory())
+    said = refusals.ask(WANTED, make_seen(make_object("Job")), AttemptMemory())
     assert said == f"Job team/train cannot make its pods: {QUOTA}"
 
 
@@ -144,33 +152,33 @@ def test_of_a_jobset_its_jobs_are_heard(server: ApiServer, refusals: Refusals) -
     job = jobs["team", "train-workers-1"]
     assert job is not None
     say(server, QUOTA, uid=job["metadata"]["uid"])
-    found = make_object("JobSet", groups=(Group("workers", 1, 1, sets=2),))
-    assert refusals.ask(WANTED, make_seen(found), Memory()) == "", "the Job of rank 0 is not there yet"
-    said = refusals.ask(WANTED, make_seen(found, make_pod(0)), Memory())
+    found = make_object("JobSet", groups=(PodTemplateGroup("workers", 1, 1, sets=2),))
+    assert refusals.ask(WANTED, make_seen(found), AttemptMemory()) == "", "the Job of rank 0 is not there yet"
+    said = refusals.ask(WANTED, make_seen(found, make_pod(0)), AttemptMemory())
     assert said == f"JobSet team/train cannot make its pods: {QUOTA}"
 
 
 def test_where_nothing_was_said_or_nobody_answers_nothing_is_made_up(
     server: ApiServer, refusals: Refusals, clock: Clock
 ) -> None:
-    assert refusals.ask(WANTED, make_seen(make_object()), Memory()) == ""
+    assert refusals.ask(WANTED, make_seen(make_object()), AttemptMemory()) == ""
     clock.now += AGAIN_S
     assert isinstance(server.faults, Scripted)
     server.faults.answers.extend([Fault.SERVER_ERROR] * 10)
-    assert refusals.ask(WANTED, make_seen(make_object()), Memory(refused=QUOTA)) == QUOTA
+    assert refusals.ask(WANTED, make_seen(make_object()), AttemptMemory(refused=QUOTA)) == QUOTA
 
 
 def test_a_role_that_may_not_read_events_is_said(server: ApiServer, refusals: Refusals) -> None:
     message = 'events is forbidden: User "swell" cannot list resource "events" in API group ""'
     server.denied["list", "events"] = message
-    assert refusals.ask(WANTED, make_seen(make_object()), Memory()) == (
+    assert refusals.ask(WANTED, make_seen(make_object()), AttemptMemory()) == (
         "why its pods are missing cannot be read: Swell's role lacks the verb 'list' on events in namespace 'team': "
         f"{message}; grant it"
     )
 
 
 def test_it_is_asked_after_a_while_and_then_now_and_then(server: ApiServer, refusals: Refusals, clock: Clock) -> None:
-    memory = Memory()
+    memory = AttemptMemory()
     assert not refusals.is_due(memory), "all is well"
     memory.waits_since = clock.now
     clock.now += FIRST_S - 0.1
@@ -202,7 +210,7 @@ MOUNT = 'MountVolume.SetUp failed for volume "key" : secret "nope" not found'
         ("we stop it", make_wanted(is_stopping=True), make_seen(None, BOUND), None),
     ],
 )
-def test_which_pod_does_not_start(what: str, wanted: Wanted, seen: Seen, pod: PodSeen | None) -> None:
+def test_which_pod_does_not_start(what: str, wanted: Wanted, seen: AttemptSeen, pod: PodSeen | None) -> None:
     assert starting(wanted, seen) == pod, what
 
 
@@ -210,20 +218,20 @@ def test_the_newest_warning_of_its_kubelet_is_quoted_whole(server: ApiServer, re
     say(server, "an older one", uid=BOUND.uid, reason="FailedAttachVolume", lastTimestamp="2026-11-16T11:59:59Z")
     say(server, MOUNT, uid=BOUND.uid, reason="FailedMount")
     say(server, "of another pod", uid="other", lastTimestamp="2026-11-16T12:30:00Z")
-    said = refusals.ask_kubelet(BOUND, Memory())
+    said = refusals.ask_kubelet(BOUND, AttemptMemory())
     assert said == f"pod train-worker-0 does not start: FailedMount: {MOUNT}"
 
 
 def test_where_its_kubelet_says_nothing_nothing_is_made_up(server: ApiServer, refusals: Refusals, clock: Clock) -> None:
-    assert refusals.ask_kubelet(BOUND, Memory()) == ""
+    assert refusals.ask_kubelet(BOUND, AttemptMemory()) == ""
     clock.now += AGAIN_S
     assert isinstance(server.faults, Scripted)
     server.faults.answers.extend([Fault.SERVER_ERROR] * 10)
-    assert refusals.ask_kubelet(BOUND, Memory(refused=MOUNT)) == MOUNT
+    assert refusals.ask_kubelet(BOUND, AttemptMemory(refused=MOUNT)) == MOUNT
 
 
 def test_a_kubelet_is_asked_after_a_while(refusals: Refusals, clock: Clock) -> None:
-    memory = Memory(starts_since=clock.now)
+    memory = AttemptMemory(starts_since=clock.now)
     clock.now += SLOW_S - 0.1
     assert not refusals.is_slow(memory)
     clock.now += 0.1

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from engines.kubernetes.pieces import ended, make_object, make_pod, make_seen, make_wanted, running
-from swell.engines.kubernetes.nodes import make_node
-from swell.engines.kubernetes.objects import Group
-from swell.engines.kubernetes.picture import (
-    DEVICE,
-    NODE,
-    NUMBER,
-    RESERVATION,
-    STORE,
-    TOTAL,
-    Ended,
-    NodeSeen,
-    PodSeen,
-    read_pod,
-)
-from swell.engines.kubernetes.reservationpod import Told, parse_line, pod_name, without_user
-from swell.engines.kubernetes.reservationpod import make_pod as render
-from swell.engines.kubernetes.reservations import (
-    Ask,
+from swell.engines.kubernetes.attempt.steps import BindPod, lanes_in_use
+from swell.engines.kubernetes.attempt.wanted import AttemptMemory, TaskPlace, Wanted
+from swell.engines.kubernetes.client.api_client import ApiClient
+from swell.engines.kubernetes.objects.objects import PodTemplateGroup
+from swell.engines.kubernetes.sharing.reservation_pod import Told, parse_line, pod_name, without_user
+from swell.engines.kubernetes.sharing.reservation_pod import make_pod as render
+from swell.engines.kubernetes.sharing.reservations import (
+    AskReservation,
+    CreateReservation,
     Gpu,
-    Held,
+    HeldReservation,
     Needed,
-    Release,
-    Reserve,
-    Seat,
+    RemoveReservation,
+    SharedSeat,
     Step,
     admit,
     needed,
@@ -39,13 +29,26 @@ from swell.engines.kubernetes.reservations import (
     refusal,
     steps,
 )
-from swell.engines.kubernetes.steps import Bind, lanes_in_use
-from swell.engines.kubernetes.wanted import Memory, Place, Wanted
+from swell.engines.kubernetes.sharing.reserver import Reservations
+from swell.engines.kubernetes.watch.cluster import Cluster
+from swell.engines.kubernetes.watch.nodes import make_node
+from swell.engines.kubernetes.watch.observed_objects import (
+    DEVICE,
+    NODE,
+    NUMBER,
+    RESERVATION,
+    TOTAL,
+    Ended,
+    NodeSeen,
+    PodSeen,
+    read_pod,
+)
+from swell.engines.kubernetes.watch.unreadable import STORE
 from swell.model.cluster import Device
 from swell.model.resources import Resources
 
 A, B = ("n1", "gpu-0"), ("n1", "gpu-1")
-ON_A, ON_B = Place("n1", ("gpu-0",), 0), Place("n1", ("gpu-1",), 0)
+ON_A, ON_B = TaskPlace("n1", ("gpu-0",), 0), TaskPlace("n1", ("gpu-1",), 0)
 NOBODY: tuple[PodSeen, ...] = ()
 
 
@@ -75,7 +78,7 @@ def sharing(gpu: Gpu = A, uuid: str = "GPU-a", **changes: Any) -> PodSeen:
     return running(0, **{"node": gpu[0], "annotations": notes, "labels": {STORE: "s"}, **changes})
 
 
-def shares(*places: Place, **changes: Any) -> Wanted:
+def shares(*places: TaskPlace, **changes: Any) -> Wanted:
     return make_wanted(len(places), places=dict(enumerate(places)), shares_mib=(6144,), **changes)
 
 
@@ -96,14 +99,14 @@ KEEPS_A = Needed(frozenset(), frozenset({A}))
 @pytest.mark.parametrize(
     ("what", "need", "pods", "sharers", "expected"),
     [
-        ("nothing is there yet", WANTS_A, (), NOBODY, (Reserve(A),)),
-        ("it was made", WANTS_A, (reserving(),), NOBODY, (Seat(A, reserving()),)),
+        ("nothing is there yet", WANTS_A, (), NOBODY, (CreateReservation(A),)),
+        ("it was made", WANTS_A, (reserving(),), NOBODY, (SharedSeat(A, reserving()),)),
         ("it starts", WANTS_A, (reserving(node="n1"),), NOBODY, ()),
-        ("it runs", WANTS_A, (placed(),), NOBODY, (Ask(A, placed()),)),
+        ("it runs", WANTS_A, (placed(),), NOBODY, (AskReservation(A, placed()),)),
         ("it has told", WANTS_A, (ready(),), NOBODY, ()),
-        ("its node refused it", WANTS_A, (FAILED,), NOBODY, (Release(A, FAILED),)),
-        ("somebody deleted it, and sharers run on", WANTS_A, (), (sharing(),), (Reserve(A),)),
-        ("the last one is gone", Needed(), (ready(),), NOBODY, (Release(A, ready()),)),
+        ("its node refused it", WANTS_A, (FAILED,), NOBODY, (RemoveReservation(A, FAILED),)),
+        ("somebody deleted it, and sharers run on", WANTS_A, (), (sharing(),), (CreateReservation(A),)),
+        ("the last one is gone", Needed(), (ready(),), NOBODY, (RemoveReservation(A, ready()),)),
         ("the last one ends", KEEPS_A, (ready(),), (sharing(),), ()),
         ("the last one ends, and it is lost", KEEPS_A, (), (sharing(),), ()),
         ("a pod of a job that is not known any more runs on it", Needed(), (ready(),), (sharing(),), ()),
@@ -113,7 +116,7 @@ KEEPS_A = Needed(frozenset(), frozenset({A}))
             WANTS_A,
             (ready(), ready(B, "GPU-b")),
             NOBODY,
-            (Release(B, ready(B, "GPU-b")),),
+            (RemoveReservation(B, ready(B, "GPU-b")),),
         ),
     ],
 )
@@ -146,44 +149,50 @@ FIRST, SECOND = make_pod(0), make_pod(1)
             shares(ON_A),
             (ON_A,),
             (ready(),),
-            Held((Bind(FIRST, ON_A, gpu="GPU-a"),)),
+            HeldReservation((BindPod(FIRST, ON_A, gpu="GPU-a"),)),
         ),
         (
             "two of one job share one GPU",
             shares(ON_A, ON_A),
             (ON_A, ON_A),
             (ready(),),
-            Held((Bind(FIRST, ON_A, gpu="GPU-a"), Bind(SECOND, ON_A, gpu="GPU-a"))),
+            HeldReservation((BindPod(FIRST, ON_A, gpu="GPU-a"), BindPod(SECOND, ON_A, gpu="GPU-a"))),
         ),
-        ("its GPU is not reserved yet", shares(ON_A), (ON_A,), (), Held((), "GPU 0 of node n1 is being reserved")),
+        (
+            "its GPU is not reserved yet",
+            shares(ON_A),
+            (ON_A,),
+            (),
+            HeldReservation((), "GPU 0 of node n1 is being reserved"),
+        ),
         (
             "a gang waits for the GPU of one of its members",
             shares(ON_A, ON_B),
             (ON_A, ON_B),
             (ready(),),
-            Held((), "GPU 1 of node n1 is being reserved"),
+            HeldReservation((), "GPU 1 of node n1 is being reserved"),
         ),
         (
             "the tasks of an array wait each for itself",
             shares(ON_A, ON_B, is_array=True),
             (ON_A, ON_B),
             (ready(),),
-            Held((Bind(FIRST, ON_A, gpu="GPU-a"),), "GPU 1 of node n1 is being reserved"),
+            HeldReservation((BindPod(FIRST, ON_A, gpu="GPU-a"),), "GPU 1 of node n1 is being reserved"),
         ),
-        ("whole GPUs that nobody shared", make_wanted(), (ON_B,), (ready(),), Held((Bind(FIRST, ON_B),))),
+        ("whole GPUs that nobody shared", make_wanted(), (ON_B,), (ready(),), HeldReservation((BindPod(FIRST, ON_B),))),
         (
             "a whole GPU that is still reserved",
             make_wanted(),
             (ON_A,),
             (ready(is_deleting=True),),
-            Held((), "GPU 0 of node n1 is being given back by those who shared it"),
+            HeldReservation((), "GPU 0 of node n1 is being given back by those who shared it"),
         ),
     ],
 )
 def test_who_is_sent_to_a_gpu(
-    what: str, wanted: Wanted, places: tuple[Place, ...], pods: tuple[PodSeen, ...], held: Held
+    what: str, wanted: Wanted, places: tuple[TaskPlace, ...], pods: tuple[PodSeen, ...], held: HeldReservation
 ) -> None:
-    binds = [Bind(pod, place) for pod, place in zip((FIRST, SECOND), places, strict=False)]
+    binds = [BindPod(pod, place) for pod, place in zip((FIRST, SECOND), places, strict=False)]
     there = {(pod.annotations[NODE], pod.labels[RESERVATION]): pod for pod in pods}
     assert admit(wanted, binds, there, (), {}) == held, what
 
@@ -243,10 +252,10 @@ def test_what_keeps_others_from_sharing_it(
 def test_an_array_whose_lanes_share_several_gpus_fills_the_gpu_that_has_become_free() -> None:
     """Had the second pod been counted for the first GPU, the second would have been promised twice."""
     wanted = shares(ON_A, ON_B, is_array=True, indices="0-3")
-    job = make_object("Job", groups=(Group("", 4, 0),))
+    job = make_object("Job", groups=(PodTemplateGroup("", 4, 0),))
     seen = make_seen(job, ended(0), running(1, node="n1", annotations={NUMBER: "gpu-1"}), make_pod(2, node=""))
-    assert lanes_in_use(wanted, seen, Memory()) == {"pod-1": 1}
-    bound = Memory(bound={"pod-2": "n1"}, shared={"pod-2": "gpu-0"})
+    assert lanes_in_use(wanted, seen, AttemptMemory()) == {"pod-1": 1}
+    bound = AttemptMemory(bound={"pod-2": "n1"}, shared={"pod-2": "gpu-0"})
     assert lanes_in_use(wanted, seen, bound) == {"pod-1": 1, "pod-2": 0}
 
 
@@ -350,3 +359,38 @@ def test_a_node_that_does_not_take_the_variable_is_named(reason: str) -> None:
 )
 def test_other_failures_are_not_taken_for_that(pod: PodSeen, said: str) -> None:
     assert refusal(pod, said) == ""
+
+
+class Sharing:
+    """A cluster in which one GPU is reserved, and these pods run on its node."""
+
+    def __init__(self, *pods: PodSeen) -> None:
+        self._pods = list(pods)
+
+    def reservations(self, _: str) -> list[PodSeen]:
+        return [ready(namespace="swell")]
+
+    def pods_on(self, _: str) -> list[PodSeen]:
+        return self._pods
+
+
+@pytest.mark.parametrize(("namespace", "may_go"), [("team", False), ("elsewhere", True)])
+def test_a_pod_counts_as_one_that_shares_a_gpu_where_its_job_is(namespace: str, *, may_go: bool) -> None:
+    """With the labels and annotations of one, a pod in any namespace kept a GPU from everybody else."""
+    other = sharing(uuid="GPU-b", labels={STORE: "s", "swell.dev/job": "7"}, namespace=namespace)
+    places = {7: frozenset({"team"})}
+    found = Reservations(
+        cast(ApiClient, None),
+        cast(Cluster, Sharing(other)),
+        store="s",
+        namespace="swell",
+        image="busybox",
+        monotonic=lambda: 0.0,
+        where=places.get,
+    ).admit(shares(ON_A), [BindPod(FIRST, ON_A)])
+    said = (
+        ""
+        if may_go
+        else ANEW.replace("GPU-b since", "GPU-a since") + "b as GPU 0 of node n1; nobody else is sent there"
+    )
+    assert (bool(found.binds), found.why) == (may_go, said and f"{said} until it has ended")

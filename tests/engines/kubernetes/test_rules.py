@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swell.engines.kubernetes.rules import render_rules
 from swell.manifests.affinity import read_rules
 from swell.model.placement import (
     NO_RULES,
@@ -13,11 +12,12 @@ from swell.model.placement import (
     Company,
     Effect,
     Operator,
+    PlacementRules,
     Requirement,
-    Rules,
     Term,
     Toleration,
 )
+from swell.model.placement_fields import render_rules
 
 LABELS = {"swell.dev/stand-in": "7", "swell.dev/stand-in-role": "0"}
 KEYS = st.sampled_from(["zone", "example.com/pool", "gpu"])
@@ -46,7 +46,7 @@ TOLERATIONS = st.builds(Toleration, KEYS, st.none() | VALUES, EFFECTS) | st.buil
     Toleration, st.just(""), st.none(), EFFECTS
 )
 RULES = st.builds(
-    Rules,
+    PlacementRules,
     st.dictionaries(KEYS, VALUES).map(lambda labels: tuple(sorted(labels.items()))),
     st.lists(TERMS, max_size=3).map(tuple),
     st.lists(TOLERATIONS, max_size=3).map(tuple),
@@ -55,7 +55,7 @@ RULES = st.builds(
 
 
 @given(RULES)
-def test_what_is_written_is_read_as_the_same_rules(rules: Rules) -> None:
+def test_what_is_written_is_read_as_the_same_rules(rules: PlacementRules) -> None:
     found, notes = read_rules(render_rules(rules, LABELS), "spec", LABELS)
     assert (found or NO_RULES, notes) == (rules, ())
 
@@ -65,7 +65,7 @@ def test_without_rules_nothing_is_written() -> None:
 
 
 def test_each_rule_has_its_place_in_a_pod() -> None:
-    rules = Rules(
+    rules = PlacementRules(
         selector=(("pool", "spot"),),
         terms=(Term((Requirement("zone", Operator.IN, ("a", "b")), Requirement("old", Operator.DOES_NOT_EXIST))),),
         tolerations=(Toleration("gpu", "yes", Effect.NO_SCHEDULE), Toleration("", None)),

@@ -15,7 +15,7 @@ from cluster.images import name_of
 from cluster.jobs import PODS, job, pod
 from cluster.starting import started
 from engines.kubernetes.driving import Drive
-from swell.engines.kubernetes.picture import DEVICE, NUMBER, RESERVATION
+from swell.engines.kubernetes.watch.observed_objects import DEVICE, NUMBER, RESERVATION
 from swell.model.cluster import Device
 from swell.model.job import AttemptId
 

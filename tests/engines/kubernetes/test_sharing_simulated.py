@@ -16,10 +16,10 @@ from cluster.cluster import Cluster
 from cluster.jobs import ON_KWOK, PODS, pod
 from cluster.starting import started
 from engines.kubernetes.driving import Drive
-from swell.engines.kubernetes.picture import DEVICE, RESERVATION
-from swell.engines.kubernetes.reservationpod import make_pod
-from swell.engines.kubernetes.resources import PODS as POD_RESOURCE
-from swell.engines.kubernetes.resources import Resource
+from swell.engines.kubernetes.client.resources import PODS as POD_RESOURCE
+from swell.engines.kubernetes.client.resources import Resource
+from swell.engines.kubernetes.sharing.reservation_pod import make_pod
+from swell.engines.kubernetes.watch.observed_objects import DEVICE, RESERVATION
 from swell.errors import Conflict
 from swell.model.job import AttemptId
 
@@ -136,8 +136,8 @@ def test_whenever_swell_ends_the_next_one_goes_on_and_nothing_is_left(
     lots = random.Random(seed)
     print(f"seed {seed}")
     attempts = [AttemptId(10, 1), AttemptId(11, 1)]
-    for life in range(5):
-        with Drive(emptied.kubeconfig, tmp_path / str(life)) as drive:
+    for live in range(5):
+        with Drive(emptied.kubeconfig, tmp_path / str(live)) as drive:
             looks = iter(range(lots.randrange(1, 8)))
             for attempt in attempts:
                 share(drive, attempt.job)

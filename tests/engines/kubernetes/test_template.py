@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes.objects import Filling, RoleSize
-from swell.engines.kubernetes.template import fill_pod
+from swell.engines.kubernetes.objects.objects import Filling, RoleSize
+from swell.engines.kubernetes.objects.pod_template import fill_pod
 from swell.model.job import AttemptId
 
 

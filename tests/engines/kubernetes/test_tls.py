@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from swell.engines.kubernetes import Access, Port
-from swell.engines.kubernetes.credentials import Certificate, Credential, Fixed
-from swell.engines.kubernetes.port import Selection
-from swell.engines.kubernetes.resources import PODS
+from swell.engines.kubernetes import Access, ApiClient
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.credentials import ClientCertificate, Credential, Fixed
+from swell.engines.kubernetes.client.resources import PODS
 from swell.errors import Unavailable
 
 from .apiserver import ApiServer
@@ -48,7 +48,7 @@ def served_with(pair: Pair) -> ssl.SSLContext:
 
 
 def listed(access: Access) -> int:
-    port = Port(access, answer_s=5.0)
+    port = ApiClient(access, answer_s=5.0)
     try:
         return len(port.list(Selection(PODS)).items)
     finally:
@@ -75,7 +75,7 @@ def test_a_client_certificate_shows_who_we_are(tmp_path: Path, ours: Pair, their
     tls.verify_mode = ssl.CERT_REQUIRED
     tls.load_verify_locations(theirs.certificate)
     server = ApiServer(tmp_path / "token", tls=tls)
-    certificate = Certificate(theirs.certificate.read_bytes(), theirs.key.read_bytes())
+    certificate = ClientCertificate(theirs.certificate.read_bytes(), theirs.key.read_bytes())
     access = replace(access_to(server), authority=ours.certificate.read_bytes())
     with_it = replace(access, credentials=Fixed(Credential.bearer(server.token, certificate), "us"))
     assert listed(with_it) == 0
@@ -85,13 +85,13 @@ def test_a_client_certificate_shows_who_we_are(tmp_path: Path, ours: Pair, their
 
 
 def test_a_client_certificate_knows_when_it_ends(theirs: Pair) -> None:
-    end = Credential((), Certificate(theirs.certificate.read_bytes(), b"")).end()
+    end = Credential((), ClientCertificate(theirs.certificate.read_bytes(), b"")).end()
     assert end is not None
     assert abs(end - datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)) < datetime.timedelta(minutes=5)
 
 
 def test_a_reflector_follows_and_stops_at_once(server: ApiServer, ours: Pair) -> None:
-    port = Port(replace(access_to(server), authority=ours.certificate.read_bytes()), answer_s=5.0)
+    port = ApiClient(replace(access_to(server), authority=ours.certificate.read_bytes()), answer_s=5.0)
     follower = Follower(port, Selection(PODS))
     for number in range(100):
         server.storage.create("pods", ("a", f"p{number}"), {})

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from swell.engines.kubernetes.follow import follow
-from swell.engines.kubernetes.picture import ATTEMPT, NUMBER, PodSeen, Restarted
-from swell.engines.kubernetes.sheet import Followed
-from swell.engines.kubernetes.wanted import Memory
+from swell.engines.kubernetes.attempt.follow import follow
+from swell.engines.kubernetes.attempt.origin import Origin
+from swell.engines.kubernetes.attempt.state import Followed
+from swell.engines.kubernetes.attempt.wanted import AttemptMemory
+from swell.engines.kubernetes.watch.observed_objects import ATTEMPT, NUMBER, PodSeen, Restarted
 
 from .pieces import FIRST, NOW, alive, ended, make_object, make_pod, make_seen, make_wanted, never, over, running
 
 
 def test_an_attempt_that_was_given_up_says_why() -> None:
-    memory = Memory(unplaced="exceeded quota: team")
-    found = follow(make_wanted(), make_seen(make_object(), make_pod(0)), memory, NOW, has_object=True)
+    memory = AttemptMemory(unplaced="exceeded quota: team")
+    found = follow(make_wanted(), make_seen(make_object(), make_pod(0)), memory, NOW, Origin.OUR_OBJECT)
     assert found == Followed((never(0, "not-placed", "exceeded quota: team"),))
     first = make_seen(make_object(), ended(0), make_pod(1))
-    found = follow(make_wanted(), first, memory, NOW, has_object=True)
+    found = follow(make_wanted(), first, memory, NOW, Origin.OUR_OBJECT)
     assert found == Followed((never(1, "not-placed", "exceeded quota: team"),)), "the end of another hides it"
 
 
 def test_an_attempt_whose_gpu_is_not_reserved_yet_says_so() -> None:
-    memory = Memory(held="GPU 0 of node n1 is being reserved")
-    found = follow(make_wanted(), make_seen(make_object(), make_pod(0), make_pod(1)), memory, NOW, has_object=True)
+    memory = AttemptMemory(held="GPU 0 of node n1 is being reserved")
+    found = follow(make_wanted(), make_seen(make_object(), make_pod(0), make_pod(1)), memory, NOW, Origin.OUR_OBJECT)
     assert found == Followed(trouble="GPU 0 of node n1 is being reserved")
 
 
@@ -51,7 +52,7 @@ SHARES = {"annotations": {ATTEMPT: str(FIRST), NUMBER: "gpu-0"}}
     ],
 )
 def test_a_node_that_refuses_a_shared_gpu_is_named(what: str, pod: PodSeen, followed: Followed) -> None:
-    assert follow(make_wanted(1), make_seen(None, pod), Memory(), NOW, has_object=False) == followed, what
+    assert follow(make_wanted(1), make_seen(None, pod), AttemptMemory(), NOW, Origin.OUR_PODS) == followed, what
 
 
 BACK_OFF = "CrashLoopBackOff: back-off 40s restarting failed container"
@@ -82,5 +83,5 @@ THRICE = "pod train-worker-0 keeps ending: begun again 3 times, the last time af
 )
 def test_a_pod_that_keeps_ending_is_trouble_although_it_runs(what: str, pod: PodSeen, trouble: str) -> None:
     seen = make_seen(make_object(), pod, running(1))
-    found = follow(make_wanted(has_begun=True), seen, Memory(), NOW, has_object=True)
+    found = follow(make_wanted(has_begun=True), seen, AttemptMemory(), NOW, Origin.OUR_OBJECT)
     assert found == Followed((alive(0), alive(1)), trouble=trouble), what

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes import Port
-from swell.engines.kubernetes.cluster import Cluster
-from swell.engines.kubernetes.mirror import Change, Mirror
-from swell.engines.kubernetes.nesting import DEPTH_MAX, parse_json
-from swell.engines.kubernetes.quantities import quantity
-from swell.engines.kubernetes.unreadable import Unreadable, describe, readable
+from swell.engines.kubernetes import ApiClient
+from swell.engines.kubernetes.client.documents import DEPTH_MAX, parse_json
+from swell.engines.kubernetes.objects.amounts import quantity
+from swell.engines.kubernetes.watch.cluster import Cluster
+from swell.engines.kubernetes.watch.mirror import Mirror, WatchChange
+from swell.engines.kubernetes.watch.unreadable import Unreadable, describe, readable
 from swell.errors import Rejected
 from swell.model.kubernetes_quantity import ONE
 
@@ -55,7 +55,7 @@ INCIDENTS = {
 
 
 @pytest.fixture
-def cluster(server: ApiServer, port: Port) -> Iterator[Cluster]:
+def cluster(server: ApiServer, port: ApiClient) -> Iterator[Cluster]:
     server.kinds |= OPERATORS
     made = Cluster(port, lambda *_: None)
     yield made
@@ -115,6 +115,13 @@ def named(name: str) -> Document:
     return {"name": name, "namespace": "ml", "creationTimestamp": "2026-11-16T12:00:00Z"}
 
 
+def test_a_field_that_is_missing_is_named_in_words() -> None:
+    """The Event on it said KeyError."""
+    metadata = {"namespace": "ml", "name": "odd", "uid": "u"}
+    told = describe({"kind": "JobSet", "metadata": metadata}, KeyError("spec"))
+    assert str(told) == "JobSet ml/odd cannot be read and is left out until it changes: it has no field 'spec'"
+
+
 # -- the mirror ------------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +141,7 @@ def test_what_could_be_read_before_stays_as_it_was_unless_it_is_another_object()
     mirror.replace(mirror.gather("1", [[one(1, "u", 5)]]))
     assert mirror.apply(line("MODIFIED", one(2, "u", "odd"))) is None
     assert (dict(mirror.snapshot()), set(mirror.unreadable)) == ({key: 5}, {key})
-    assert mirror.apply(line("MODIFIED", one(3, "v", "odd"))) == Change(key, 5, None)
+    assert mirror.apply(line("MODIFIED", one(3, "v", "odd"))) == WatchChange(key, 5, None)
     assert (dict(mirror.snapshot()), mirror.unreadable[key].uid) == ({}, "v")
     assert mirror.apply(line("MODIFIED", one(3, "v", "odd"))) is None, "told again, nothing is new"
     assert mirror.apply(line("DELETED", one(4, "v", "odd"))) is None
@@ -148,8 +155,8 @@ def test_a_list_says_the_same_as_the_watch_would() -> None:
     assert mirror.replace(mirror.gather("2", [[one(2, "u", "odd")]])) == ()
     assert (dict(mirror.snapshot()), set(mirror.unreadable)) == ({key: 5}, {key})
     assert mirror.replace(mirror.gather("2", [[one(2, "u", "odd")]])) == ()
-    assert mirror.replace(mirror.gather("3", [[one(3, "v", "odd")]])) == (Change(key, 5, None),)
-    assert mirror.replace(mirror.gather("4", [[one(4, "v", 6)]])) == (Change(key, None, 6),)
+    assert mirror.replace(mirror.gather("3", [[one(3, "v", "odd")]])) == (WatchChange(key, 5, None),)
+    assert mirror.replace(mirror.gather("4", [[one(4, "v", 6)]])) == (WatchChange(key, None, 6),)
     assert (dict(mirror.snapshot()), dict(mirror.unreadable)) == ({key: 6}, {})
 
 

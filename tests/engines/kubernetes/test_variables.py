@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from swell.engines.kubernetes.hands import variables
+from swell.engines.kubernetes.attempt.api_calls import variables
 from swell.model.task_environment import Ranks
 
 from .pieces import SECOND, make_wanted

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from swell.engines.kubernetes.port import Port
-from swell.engines.kubernetes.warned import COST, FRESH_S, Warned, Warnings
+from swell.engines.kubernetes.client.api_client import ApiClient
+from swell.engines.kubernetes.watch.warnings import COST, FRESH_S, Warned, Warnings
 from swell.errors import SwellError
 
 from .apiserver import ApiServer
@@ -31,7 +31,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def warnings(port: Port, clock: Clock) -> Warnings:
+def warnings(port: ApiClient, clock: Clock) -> Warnings:
     return Warnings(port, clock)
 
 

@@ -21,9 +21,51 @@
 {{- $name -}}
 {{- end -}}
 
+{{/* Where it may create jobs, unless it may everywhere. */}}
+{{- define "swell.namespaces" -}}
+{{- if and .Values.clusterWide .Values.namespaces -}}
+{{- fail "clusterWide is true and namespaces are named: Swell may create jobs in all namespaces, or in those that are named" -}}
+{{- end -}}
+{{- append .Values.namespaces (include "swell.jobsNamespace" .) | uniq | toJson -}}
+{{- end -}}
+
 {{- define "swell.selector" -}}
 app.kubernetes.io/name: swell
 app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Of all its pods the one that serves; the server writes the label. */}}
+{{- define "swell.serving" -}}
+{{ include "swell.selector" . }}
+swell.dev/serves: "true"
+{{- end -}}
+
+{{/* Pods that share a disk of one node are on that node. */}}
+{{- define "swell.affinity" -}}
+{{- $affinity := deepCopy .Values.affinity -}}
+{{- if gt (int .Values.replicas) 1 -}}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "swell.selector" . | fromYaml)) -}}
+{{- $pods := default dict $affinity.podAffinity -}}
+{{- $terms := append (default list $pods.requiredDuringSchedulingIgnoredDuringExecution) $term -}}
+{{- $_ := set $affinity "podAffinity" (set $pods "requiredDuringSchedulingIgnoredDuringExecution" $terms) -}}
+{{- end -}}
+{{- $affinity | toYaml -}}
+{{- end -}}
+
+{{/* Labels and annotations by which Swell knows what is of which job; what users may write (swell.dev/priority) is not here. */}}
+{{- define "swell.reserved" -}}
+{{- list "job" "store" "attempt" "rank" "suspended" "server" "gpu" "gpu-number" "gpu-memory-mib" "gpu-total-mib" "node" "reservation" "stand-in" "stand-in-role" "serves" | toJson -}}
+{{- end -}}
+
+{{/* In CEL: the pod templates of an object of any kind that the policy looks at. */}}
+{{- define "swell.templates" -}}
+{{- $spec := printf "%s.?spec" . -}}
+{{- $one := printf "(%s.?template.hasValue() ? [%s.spec.template] : [])" $spec . -}}
+{{- $cron := printf "(%s.?jobTemplate.?spec.?template.hasValue() ? [%s.spec.jobTemplate.spec.template] : [])" $spec . -}}
+{{- $sets := printf "%s.?replicatedJobs.orValue([]).map(one, one.?template.?spec.?template.orValue({}))" $spec -}}
+{{- $torch := printf "%s.?pytorchReplicaSpecs.orValue({}).map(one, %s.spec.pytorchReplicaSpecs[one].?template.orValue({}))" $spec . -}}
+{{- $mpi := printf "%s.?mpiReplicaSpecs.orValue({}).map(one, %s.spec.mpiReplicaSpecs[one].?template.orValue({}))" $spec . -}}
+{{- list $one $cron $sets $torch $mpi | join " + " -}}
 {{- end -}}
 
 {{- define "swell.labels" -}}

@@ -12,14 +12,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from swell.api.caller import SCOPE_KEY as CALLER_KEY
+from swell.api.audit import RefusalLog
+from swell.api.box import SCOPE_KEY as CALLER_KEY
 from swell.api.connections import SEAT
 from swell.api.credentials import ADDRESS, DOOR_SCOPE, find_by_text
 from swell.api.doors.genai import genai_router
 from swell.api.doors.kubeprofiler import kubeprofiler_router
 from swell.api.doors.visitor import SCOPE_KEY, Visitor
 from swell.api.doors.wire import door_app
-from swell.api.refusals import Refusals
 from swell.api.services import Services
 from swell.api.turns import Turns
 from swell.api.wire import Json
@@ -45,7 +45,7 @@ class Doors:
         self._all = door_app(list(routers.values()))
         self._turns = Turns()
         self._refused, self._said_at = 0, 0.0
-        self._refusals = Refusals(log)  #: of the opened ports, all together
+        self._refusals = RefusalLog(log)  #: of the opened ports, all together
         self._refusals.tell = services.audit.refused
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -108,7 +108,7 @@ class Listener:
     """A port without a token. A browser can be made to send requests to it by any page, so Host and Origin count."""
 
     def __init__(
-        self, room: Any, door: DoorRecord, hosts: Sequence[str], services: Services, refusals: Refusals
+        self, room: Any, door: DoorRecord, hosts: Sequence[str], services: Services, refusals: RefusalLog
     ) -> None:
         self._room = room
         self._hosts = {f"{name}:{door.port}" for name in ("127.0.0.1", "localhost", *hosts)}
@@ -125,9 +125,9 @@ class Listener:
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         caller = self._services.acting_for(self._owner, self._origin)
         if host not in self._hosts or origin not in self._origins:
-            said = f"this port answers to {' and '.join(sorted(self._hosts))} only, and to pages of no other site"
+            said = f"this port answers to {' and '.join(sorted(self._hosts))} only, and not to pages of other sites"
         elif caller is None:
-            said = f"{self._owner}, who opened this port, is nobody here any more"
+            said = f"{self._owner}, who opened this port, is no longer a user here"
         else:
             noting = self._refusals.noting_climbers(scope, _from(scope), send)
             visitor = Visitor(caller)

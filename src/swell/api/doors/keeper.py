@@ -16,7 +16,7 @@ from typing import Any
 from swell.api.serving import BoundedServer
 from swell.config import Door
 from swell.errors import Conflict
-from swell.listening import listen
+from swell.machine.listening import listen
 from swell.store import DoorRecord
 
 LOOPBACK = "127.0.0.1"
@@ -37,7 +37,7 @@ class Doorkeeper:
 
     def bind(self, port: int, address: str = LOOPBACK) -> socket.socket:
         """0: any that is free."""
-        return listen(address, port, todo="choose another with --port, or end what listens there")
+        return listen(address, port, todo="choose another port with --port, or stop the program that listens there")
 
     def serve(self, door: DoorRecord, listener: socket.socket, hosts: Sequence[str] = ()) -> None:
         server = BoundedServer(self.application(door, hosts), keep_alive_s=30, ends_s=1)

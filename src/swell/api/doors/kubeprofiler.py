@@ -2,7 +2,7 @@
 
 Scripts written for it save *after* they have reported an epoch, from every rank, and ask at the start of the next one
 whether they have to stop. So an epoch is durable when all ranks have come back to ask, at the latest when the next one
-ends; `Roll` counts them. docs/moving/kubeprofiler.md has the table.
+ends; `EpochReports` counts them. docs/moving/kubeprofiler.md has the table.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import re
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
@@ -39,10 +40,10 @@ def kubeprofiler_router(services: Services) -> APIRouter:
 
     @router.get("/has_to_stop/{uuid}")
     async def has_to_stop(uuid: str, visitor: By) -> Response:
-        """Asked by every rank before it begins an epoch; all of one epoch get the same answer."""
-        job = _find(services, visitor, uuid)
+        """Tell a rank whether to stop before its next epoch; all ranks get the same answer for one epoch."""
+        job = await _find(services, visitor, uuid)
         attempt = visitor.present(job)
-        await record.tell(job, attempt, durable=record.roll(job, attempt).passed())
+        await record.tell(job, attempt, durable=record.epoch_reports(job, attempt).passed())
         done = job.training.epochs_done if job.training else 0.0
         control = services.controller.control(attempt)
         if control.yield_now or (control.stop_after_epoch is not None and done >= control.stop_after_epoch):
@@ -64,13 +65,13 @@ def kubeprofiler_router(services: Services) -> APIRouter:
 def _add_reports(router: APIRouter, services: Services, record: Record) -> None:
     @router.post("/profiling/{uuid}")
     async def profiling(uuid: str, body: Body, visitor: By) -> Response:
-        """Measurements: every so many steps, and at an epoch's end with its duration."""
-        job = _find(services, visitor, uuid)
+        """Record measurements: after every N steps, and at the end of an epoch with its duration."""
+        job = await _find(services, visitor, uuid)
         attempt = visitor.present(job)
         need(body, ("iternum", "meandur", "gpumem"))
         iterations, mean_s = whole(body, "iternum"), number(body, "meandur")
         epoch_s = None if body.get("epochDur") is None else number(body, "epochDur")
-        steps, durable = record.roll(job, attempt).measured(iterations, epoch_s)
+        steps, durable = record.epoch_reports(job, attempt).measured(iterations, epoch_s)
         rank = whole(body, "rank") if body.get("rank") is not None else 0
         memory = number(body, "gpumem") or None  # it measures 0 where it cannot see its own process
         measured = (steps, steps * mean_s) if steps > 0 else None
@@ -79,12 +80,12 @@ def _add_reports(router: APIRouter, services: Services, record: Record) -> None:
 
     @router.post("/end_epoch/{uuid}")
     async def end_epoch(uuid: str, body: Body, visitor: By) -> Response:
-        """From every rank; the first of them counts."""
-        job = _find(services, visitor, uuid)
+        """Record the end of an epoch; every rank sends it and the first one counts."""
+        job = await _find(services, visitor, uuid)
         attempt = visitor.present(job)
         need(body, ("done",))
         done = whole(body, "done", low=1)
-        is_first, epoch_s = record.roll(job, attempt).ended(done)
+        is_first, epoch_s = record.epoch_reports(job, attempt).ended(done)
         if is_first:
             epochs = () if epoch_s is None else ((done, epoch_s),)
             before = float(done - 1)
@@ -93,17 +94,17 @@ def _add_reports(router: APIRouter, services: Services, record: Record) -> None:
 
     @router.post("/signal_end/{uuid}")
     async def signal_end(uuid: str, visitor: By) -> Response:
-        """It has come past its last save."""
-        job = _find(services, visitor, uuid)
+        """Record that the job is past its last save."""
+        job = await _find(services, visitor, uuid)
         done = job.training.epochs_done if job.training else 0.0
         await record.tell(job, visitor.present(job), durable=done)
         return Json({"message": "end taken"})
 
 
-def _find(services: Services, visitor: Visitor, uuid: str) -> JobRecord:
+async def _find(services: Services, visitor: Visitor, uuid: str) -> JobRecord:
     match = UUID.fullmatch(uuid)
     if match is not None and match[1] == services.store.id[:8]:
-        job = services.store.job(int(match[2]))
+        job = await services.read(visitor.caller.user, partial(services.store.job, int(match[2])))
         if visitor.may_touch(job):
             return job
     raise NotFound(f"there is no job {uuid!r}; send JOB_UUID as the job has it")
@@ -115,7 +116,7 @@ def _total(job: JobRecord) -> float | None:
 
 
 @dataclass(slots=True)
-class Roll:
+class EpochReports:
     """Who has come how far in one attempt. Lost with the server, and then an epoch counts as durable a little later."""
 
     ranks: int | None  #: how many there are, by the epoch before; None: nobody knows yet
@@ -159,15 +160,15 @@ class Record:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._pace = Pace()
-        self._rolls: dict[AttemptId, Roll] = {}
+        self._epoch_reports: dict[AttemptId, EpochReports] = {}
         self._mutex = threading.Lock()  #: ports have threads of their own
 
-    def roll(self, job: JobRecord, attempt: AttemptId) -> Roll:
+    def epoch_reports(self, job: JobRecord, attempt: AttemptId) -> EpochReports:
         with self._mutex:
-            if len(self._rolls) > ATTEMPTS_REMEMBERED_MAX:
-                self._rolls.clear()  # far more than run at once; those that run are a little later durable
+            if len(self._epoch_reports) > ATTEMPTS_REMEMBERED_MAX:
+                self._epoch_reports.clear()  # far more than run at once; those that run are a little later durable
             ranks = 1 if job.tasks_total == 1 and job.width <= 1 else None  # on one GPU there is but one process
-            return self._rolls.setdefault(attempt, Roll(ranks))
+            return self._epoch_reports.setdefault(attempt, EpochReports(ranks))
 
     async def tell(self, job: JobRecord, attempt: AttemptId, *, durable: float | None, **told: Any) -> None:
         """`durable`: so many epochs are; None: nothing new."""

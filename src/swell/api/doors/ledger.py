@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Response
 
@@ -17,6 +17,8 @@ from swell.api.wire import Json
 from swell.errors import Conflict, NotFound, Rejected
 from swell.model.job import JobId
 from swell.store import JobRecord
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +38,30 @@ class Ledger:
         return self.visitor.find_one(store, name) if self.visitor.knows(store, name) else None
 
     def reporting_job(self, name: str) -> JobRecord | None:
-        """As `job`; a notifier takes its job's name from its host's, so at a job's own address that is its name too."""
-        found = self.job(name)
-        if found is None and self.visitor.attempt is not None:
-            own = self.services.store.job(self.visitor.attempt.job)
-            if name in {node.partition("-master")[0] for node in own.nodes}:
-                return own
-        return found
+        """As `job`; at a job's own address it is that job, whatever its notifier takes from its host's name for its."""
+        attempt = self.visitor.attempt
+        return self.job(name) if attempt is None else self.services.store.job(attempt.job)
+
+    async def find(self, name: str) -> JobRecord | None:
+        """As `job`, in a thread: of one name there may be thousands."""
+        return await self._read(lambda: self.job(name))
+
+    async def find_reporting(self, name: str) -> JobRecord | None:
+        return await self._read(lambda: self.reporting_job(name))
+
+    async def read_record(self, job: JobId) -> Record:
+        """Of the job as it is now."""
+        return await self._read(lambda: self.record(self.services.store.job(job)))
+
+    async def _read(self, work: Callable[[], T]) -> T:
+        return await self.services.read(self.visitor.caller.user, work)
 
     def live(self) -> list[JobRecord]:
         alive = self.services.store.active(owner=self.visitor.caller.own)
         return [job for job in alive if self.visitor.may_touch(job)]
 
-    def every(self) -> list[Record]:
-        """Of several jobs with one name all that live, or else the newest."""
+    def every(self, *, waiting: bool = True) -> list[Record]:
+        """Of several jobs with one name all that live, or else the newest. `waiting`: also those without a GPU yet."""
         if self.visitor.attempt is not None:
             return [self.record(self.services.store.job(self.visitor.attempt.job))]
         noted = self.services.store.doors.foreign(self._owner)
@@ -59,7 +71,8 @@ class Ledger:
             if self.visitor.may_touch(job) and (job.name not in shown or not job.state.has_ended):
                 shown.setdefault(job.name, []).append(job)
         others = [record for name, record in noted.items() if name not in shown]
-        return [record_of(job, noted.get(job.name, {})) for some in shown.values() for job in some] + others
+        kept = [job for some in shown.values() for job in some if waiting or job.width or job.state.has_ended]
+        return [record_of(job, noted.get(job.name, {})) for job in kept] + others
 
     def record(self, job: JobRecord) -> Record:
         return record_of(job, self.services.store.doors.foreign_one(self._owner, job.name) or {})
@@ -73,7 +86,7 @@ class Ledger:
     async def add(self, record: Record) -> None:
         name = record["job_name"]
         duplicate = Rejected(f"there is a job {name!r} already; choose another job_name, or PUT /update_job")
-        if self.job(name) is not None:
+        if await self.find(name) is not None:
             raise duplicate
 
         def change(known: Record | None) -> Record:
@@ -94,7 +107,7 @@ class Ledger:
                 raise _unknown(name)
             return what(known)
 
-        return Json({"message": "Job updated", "job": await self._write("RecordChanged", name, change)})
+        return Json({"message": "Job updated successfully", "job": await self._write("RecordChanged", name, change)})
 
     async def note(self, job: JobRecord, told: Record) -> Response:
         """Remember what Swell does not know by itself, refuse what is not so."""
@@ -109,15 +122,15 @@ class Ledger:
         noted = {field: value for field, value in told.items() if field not in known}
         if noted:
             await self._write("RecordChanged", job.name, lambda before: merged(before or {}, noted), job=job.id)
-        return Json({"message": "Job updated", "job": self.record(job)})
+        return Json({"message": "Job updated successfully", "job": await self.read_record(job.id)})
 
     async def delete(self, name: str) -> None:
-        job = self.job(name)
+        job = await self.find(name)
         if job is not None:
             done = self.services.controller.delete([job], by=self._owner, origin=self.visitor.caller.origin)
             await asyncio.wrap_future(done)
-        elif self.services.store.doors.foreign_one(self._owner, name) is None:
-            raise _unknown(name)
+        else:
+            await self._read(lambda: self.foreign(name))
         await self._write("RecordDeleted", name, lambda _: None)
 
     async def _write(

@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Path, Response
 from pydantic import Field
 
-from swell.api.caller import Caller, caller_of
+from swell.api.box import Caller, caller_of
 from swell.api.documents import iso
 from swell.api.services import Services
 from swell.api.wire import ERRORS, Json, Strict
 from swell.errors import Conflict, Denied, NotFound, Rejected
-from swell.listening import first_port_of_users
+from swell.machine.listening import first_port_of_users
 from swell.manifests.fields import did_you_mean
 from swell.store import Changes, DoorRecord, EventRecord
 
@@ -24,9 +24,9 @@ By = Annotated[Caller, Depends(caller_of)]
 
 
 class Opening(Strict):
-    name: str = Field(description="which door: genai or kubeprofiler")
-    port: int = Field(ge=0, le=65535, description="on loopback; 0: any that is free")
-    user: str | None = Field(default=None, max_length=100, description="in whose name it acts; null: the caller's")
+    name: str = Field(description="name of the door: genai or kubeprofiler")
+    port: int = Field(ge=0, le=65535, description="port on loopback; 0: any free port")
+    user: str | None = Field(default=None, max_length=100, description="user as whom the door acts; null: the caller")
 
 
 def doors_router(services: Services) -> APIRouter:
@@ -42,17 +42,17 @@ def doors_router(services: Services) -> APIRouter:
 
     @router.get("")
     async def listing() -> Response:
-        """Ports that serve a door without a token; `problem` says why one is not open although it should be."""
+        """List ports that serve a door without a token; `problem` says why a port is not open."""
         return Json({"doors": [document(door) for door in (*keeper.standing, *store.doors.opened())]})
 
     @router.post("", status_code=201)
     async def open_door(body: Opening, caller: By) -> Response:
-        """Serve a door on a port of its own, without a token, in somebody's name; admins only."""
+        """Serve a door on a port of its own, without a token, acting as one user; administrators only."""
         _refuse_unless_admin(caller, "open")
         refuse_unknown(body.name)
         owner = await asyncio.to_thread(_owner, services, caller, body.user)
         if any(door.port == body.port for door in store.doors.opened()):
-            raise Conflict(f"port {body.port} has a door already; close it first: swell door close --port {body.port}")
+            raise Conflict(f"port {body.port} already has a door; close it first: swell door close --port {body.port}")
         listener = keeper.bind(body.port)
         door = DoorRecord(listener.getsockname()[1], body.name, owner, services.now())
         try:
@@ -65,13 +65,13 @@ def doors_router(services: Services) -> APIRouter:
         return Json(document(door), 201)
 
     @router.delete("/{port}", status_code=204)
-    async def close_door(port: int, caller: By) -> Response:
+    async def close_door(caller: By, port: Annotated[int, Path(ge=0, le=65535)]) -> Response:
         _refuse_unless_admin(caller, "close")
         if any(door.port == port for door in keeper.standing):
-            raise Conflict(f"port {port} is opened by the settings (doors); take it out there and restart the server")
+            raise Conflict(f"port {port} is opened by the settings (doors); remove it there and restart the server")
         door = next((door for door in store.doors.opened() if door.port == port), None)
         if door is None:
-            raise NotFound(f"no door is open on port {port}; `swell door` lists those that are")
+            raise NotFound(f"no door is open on port {port}; `swell door` lists the open ports")
         await note(caller.did("DoorClosed", door=door.name, port=door.port))
         await asyncio.wrap_future(store.doors.close(port))
         await asyncio.to_thread(keeper.close, port)
@@ -98,8 +98,8 @@ def _warning(services: Services, door: DoorRecord) -> str | None:
     if services.box is None or door.port < first_port_of_users():
         return None
     return (
-        f"any user of this machine can listen on port {door.port} while the server is away, and be sent what clients "
-        f"send there; one below {first_port_of_users()} only root can take"
+        f"any user of this machine can listen on port {door.port} while the server is down, and receive "
+        f"the clients' requests; only root can take a port below {first_port_of_users()}"
     )
 
 
@@ -113,8 +113,8 @@ def _owner(services: Services, caller: Caller, user: str | None) -> str:
         raise Rejected(f"there is no user {name!r} on this machine")
     if found.uid == 0:
         raise Rejected(
-            "everybody on this machine could run jobs as root through that port; say in whose name it acts instead "
-            "(swell door open --as USER)"
+            "everyone on this machine could run jobs as root through that port; name another user (swell door "
+            "open --as USER)"
         )
     return name
 
@@ -122,11 +122,11 @@ def _owner(services: Services, caller: Caller, user: str | None) -> str:
 def _refuse_naming(services: Services, caller: Caller, name: str) -> None:
     """Who opens a door in another's name can act as them: that is for whoever can do so anyway."""
     if not services.is_shared:
-        raise Rejected(f"this server is {caller.user}'s alone; a door acts in their name, not in {name!r}'s")
+        raise Rejected(f"this server belongs to {caller.user} alone; a door acts as that user, not as {name!r}")
     if not caller.is_operator:
         raise Denied(
-            f"a door in the name of {name!r} lets everybody act as them, so only {services.operator} may open it; "
-            "without --as it acts in your own name"
+            f"a door that acts as {name!r} lets everyone act as that user, so only {services.operator} may open it; "
+            "without --as, it acts as you"
         )
 
 
@@ -137,4 +137,7 @@ def refuse_unknown(name: str) -> None:
 
 def _refuse_unless_admin(caller: Caller, what: str) -> None:
     if not caller.is_admin:
-        raise Denied(f"to {what} a door without a token is for admins, because everybody on this machine can use it")
+        raise Denied(
+            f"to {what} a door without a token is for administrators, because everyone on this machine can use it; "
+            f"{caller.no_admin}"
+        )

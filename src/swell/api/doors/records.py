@@ -11,6 +11,7 @@ from typing import Any
 
 from swell.api.doors.wire import BODY_BYTES_MAX, need, number, text, whole
 from swell.errors import TooLarge
+from swell.model.width import gpus_at
 from swell.store import JobRecord
 
 Record = dict[str, Any]
@@ -28,9 +29,9 @@ def record_of(job: JobRecord, noted: Record) -> Record:
     return {
         **noted,
         "job_name": job.name,
-        "gpu_req": spec.gpus_at(job.width_min),
-        "gpu_lim": spec.gpus_at(job.width_max),
-        "gpu_assigned": spec.gpus_at(job.width) if job.width else 0,
+        "gpu_req": gpus_at(spec, job.width_min),
+        "gpu_lim": gpus_at(spec, job.width_max),
+        "gpu_assigned": gpus_at(spec, job.width) if job.width else 0,
         "replicas": 1 if spec.array else job.tasks_total,
         "total_epochs": total or 0,
         "job_arrival_time": job.submitted_at,

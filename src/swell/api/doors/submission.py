@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import Any
 
 from swell.api.accept import accept
-from swell.api.caller import Caller
+from swell.api.box import Caller
 from swell.api.doors.wire import need, text, whole
 from swell.api.services import Services
 from swell.errors import Denied, Rejected
-from swell.foreign.library import library_folder
 from swell.foreign.run_scheduler import Scheduled, read_switch, render_manifest
+from swell.machine.users import user_by_name
 from swell.manifests import Context, read_manifests
 from swell.manifests.fields import describe
 from swell.store import JobRecord
-from swell.users import user_by_name
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -29,27 +29,35 @@ async def submit(services: Services, caller: Caller, body: dict[str, Any]) -> Jo
     user = caller.user
     if body.get("username") not in (None, user):
         raise Denied(
-            f"this address acts in the name of {user}, not of {str(body['username'])[:100]!r}; leave username out"
+            f"this address acts as the user {user}, not as {str(body['username'])[:100]!r}; leave username out"
         )
     nodes = services.controller.snapshot.nodes
     widest = max((len(node.devices) for node in nodes), default=0)
-    library = await asyncio.to_thread(library_folder)
-    manifest = render_manifest(read_submission(body), gpus_per_node=widest, library=library)
+    library = await asyncio.to_thread(services.library)
+    job = read_submission(body)
+    python = "python" if job.image else await asyncio.to_thread(_python_of_a_login)
+    manifest = render_manifest(job, gpus_per_node=widest, library=library, python=python)
     context = Context(workdir=folder, on_cluster=services.cluster is not None)
-    [job] = await accept(services, caller, read_manifests(manifest, context), login_environment(user))
-    return job
+    manifests = read_manifests(manifest, context)
+    [accepted] = await accept(services, caller, manifests, login_environment(user), via="POST /submit")
+    return accepted
+
+
+def _python_of_a_login() -> str:
+    """Debian has no `python` on its own; its `python3` is what a user would type."""
+    return "python" if shutil.which("python", path=PATH) else "python3"
 
 
 def read_submission(body: dict[str, Any]) -> Scheduled:
     return Scheduled(
         name=text(body, "jobName"),
         script_path=text(body, "scriptPath"),
-        image=text(body, "dockerImage") if body.get("dockerImage") is not None else None,
+        image=None if body.get("dockerImage") in (None, "") else text(body, "dockerImage"),
         custom_dir=text(body, "directoryToMount"),
         batch_size=_count(body, "batchSize"),
         training_set_size=_count(body, "trainingSetSize"),
         max_epochs=_count(body, "maxEpochs"),
-        is_single_gpu=_yes(body, "isSingleGPU", default=False),
+        is_single_gpu=None if body.get("isSingleGPU") is None else _yes(body, "isSingleGPU", default=False),
         disable_gpu_sharing=_yes(body, "disableGPUSharing", default=True),
         estimated_memory_mib=_count(body, "estimatedMemory"),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
-from swell.api.caller import Caller
+from swell.api.box import Caller
 from swell.api.find import ID, IDS_SHOWN_MAX, ambiguous
 from swell.errors import Conflict, Denied, NotFound
 from swell.model.job import AttemptId
@@ -25,6 +25,9 @@ class Visitor:
     def may_touch(self, job: JobRecord) -> bool:
         return job.id == self.attempt.job if self.attempt else self.caller.may_touch(job.owner)
 
+    def may_name(self, job: JobRecord) -> bool:
+        return job.id == self.attempt.job if self.attempt else self.caller.may_name(job.owner, job.id)
+
     def refuse_jobs(self, what: str) -> None:
         if self.attempt is not None:
             raise Denied(
@@ -36,6 +39,7 @@ class Visitor:
         found = self._named(store, ref, ended=False) or self._named(store, ref, ended=None)
         if not found:
             raise NotFound(f"there is no job {ref!r}; GET /get_all_jobs lists them")
+        self.caller.reads_of(found[0].owner, found[0].id)
         return found[0]
 
     def find_one(self, store: Store, ref: str) -> JobRecord:
@@ -62,9 +66,7 @@ class Visitor:
         if found or not ID.fullmatch(ref):
             return found
         try:
-            return [
-                job for job in [store.job(int(ref))] if self.may_touch(job) and ended in (None, job.state.has_ended)
-            ]
+            return [job for job in [store.job(int(ref))] if self.may_name(job) and ended in (None, job.state.has_ended)]
         except NotFound:
             return []
 

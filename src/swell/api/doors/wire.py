@@ -6,15 +6,15 @@ Bodies are JSON objects, whatever their Content-Type says; errors are `{"error":
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from swell.api.bugs import Application
 from swell.api.wire import Json
 from swell.errors import Conflict, Denied, NotFound, Rejected, SwellError, TooLarge, Unavailable
 from swell.manifests.fields import describe
@@ -24,14 +24,12 @@ TEXT_MAX = 4096
 NUMBER_MAX = 1e15
 STATUS = {NotFound: 404, Conflict: 409, Denied: 403, TooLarge: 413, Rejected: 400, Unavailable: 503}
 
-log = logging.getLogger(__name__)
 
-
-def door_app(routers: Sequence[APIRouter]) -> FastAPI:
+def door_app(routers: Sequence[APIRouter]) -> Application:
     """One or several doors, without a description: their own documentation is elsewhere."""
-    app = FastAPI(openapi_url=None, redirect_slashes=False)
+    app = Application(openapi_url=None, redirect_slashes=False)
     for router in routers:
-        app.include_router(router)
+        app.add_routes(router)
     app.add_exception_handler(SwellError, _on_swell_error)
     app.add_exception_handler(RequestValidationError, _on_no_such_path)
     app.add_exception_handler(HTTPException, _on_http_error)
@@ -108,6 +106,6 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return Json({"error": str(error.detail)}, error.status_code)
 
 
-async def _on_bug(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+async def _on_bug(_: Request, error: Exception) -> Response:
+    """Written down by whoever shelters the application (bugs.py)."""
     return Json({"error": f"Swell has a bug here: {type(error).__name__}; server.log has the details"}, 500)

@@ -1,4 +1,5 @@
-"""`scheduler-state`, `scheduler-cancel-job`, `scheduler-get-logs`: what became of what `run-scheduler` submitted?"""
+"""`scheduler-state`, `scheduler-cancel-job`, `scheduler-get-logs`: the commands for jobs that `run-scheduler`
+submitted"""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
 ASKED_MAX = 200  # jobs; each is a question to the server
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 UUID = re.compile(r"([0-9a-f]{8})-([0-9]+)")
-NLAST = "Only the last N that were submitted, ended ones included.  [default: active, and ended within a day]"
+NLAST = (
+    "Only the last N submitted jobs, including ended ones.  [default: active jobs, and jobs that ended within a day]"
+)
 
 
 @click.command("scheduler-state", cls=Failures, context_settings=SETTINGS)
-@click.option("--all_users", is_flag=True, help="Everybody's.  [default: yours]")
+@click.option("--all_users", is_flag=True, help="All users' jobs.  [default: yours]")
 @click.option("--nlast", type=click.IntRange(1), metavar="N", help=NLAST)
 @click.option(
     "--extended",
@@ -30,16 +33,16 @@ NLAST = "Only the last N that were submitted, ended ones included.  [default: ac
 )
 @with_client
 def state(client: Client, all_users: bool, nlast: int | None, extended: bool) -> int:
-    """What runs, what waits, and why."""
+    """List running and waiting jobs, and why they wait."""
     return _show(client, all_users=all_users, nlast=nlast, extended=extended)
 
 
 @click.command("scheduler-situation", cls=Failures, context_settings=SETTINGS)
-@click.option("--all", "all_users", is_flag=True, help="Everybody's.  [default: yours]")
+@click.option("--all", "all_users", is_flag=True, help="All users' jobs.  [default: yours]")
 @click.option("--nlast", type=click.IntRange(1), metavar="N", help=NLAST)
 @with_client
 def situation(client: Client, all_users: bool, nlast: int | None) -> int:
-    """The earlier name of scheduler-state."""
+    """Former name of scheduler-state."""
     return _show(client, all_users=all_users, nlast=nlast, extended=False)
 
 
@@ -48,10 +51,10 @@ def situation(client: Client, all_users: bool, nlast: int | None) -> int:
 @state_option
 @click.pass_context
 def cancel_job(ctx: click.Context, job: str, state: str | None) -> int:
-    """End a job: its id, its name, or its JOB_UUID."""
-    from swell.cli.cancel import command
+    """Cancel a job by id, name or JOB_UUID."""
+    from swell.cli.cancel import cancel
 
-    code: int = ctx.invoke(command, jobs=(_plain(job, state),), state=state)
+    code: int = ctx.invoke(cancel, jobs=(_plain(job, state),), state=state)
     return code
 
 
@@ -60,7 +63,7 @@ def cancel_job(ctx: click.Context, job: str, state: str | None) -> int:
 @state_option
 @click.pass_context
 def get_logs(ctx: click.Context, job: str, state: str | None) -> int:
-    """Print a job's output so far: by its id, its name, or its JOB_UUID."""
+    """Print the output of a job, by id, name or JOB_UUID."""
     from swell.cli.logs import command
 
     code: int = ctx.invoke(command, job=_plain(job, state), state=state)
@@ -76,7 +79,7 @@ def _show(client: Client, *, all_users: bool, nlast: int | None, extended: bool)
     kept = {job.id for job in sorted(found, key=lambda job: job.id)[-nlast:]} if nlast else {job.id for job in found}
     jobs = [job.document for job in found if job.id in kept]
     if not jobs:
-        print("no jobs; submit one with: run-scheduler JOB_NAME --script_path FILE")
+        print("no jobs; to submit one, run: run-scheduler JOB_NAME --script_path FILE")
         return 0
     header, rows = _extended_rows(client, jobs) if extended else short_rows(jobs, of_all=all_users)
     print_table(header, rows, states=header.index("STATE"))
@@ -93,7 +96,7 @@ def _extended_rows(client: Client, jobs: list[dict[str, Any]]) -> tuple[list[str
 
 
 def _asked(client: Client, job: dict[str, Any]) -> list[str]:
-    """Image, script and batch size; of somebody else's job nobody is told."""
+    """Image, script and batch size; hidden for other users' jobs."""
     from swell.errors import NotFound
 
     try:
@@ -110,7 +113,7 @@ def _batch(spec: dict[str, Any]) -> str:
 
 
 def _plain(job: str, state: str | None) -> str:
-    """A JOB_UUID is the installation's mark and the job's id."""
+    """Parse a JOB_UUID: the installation's id and the job's id."""
     from swell.cli.options import client_for
     from swell.errors import NotFound
 
@@ -118,5 +121,5 @@ def _plain(job: str, state: str | None) -> str:
     if match is None:
         return job
     if not str(client_for(state).server()["store"]).startswith(match[1]):
-        raise NotFound(f"job {job} belongs to another installation; scheduler-state lists those of this one")
+        raise NotFound(f"job {job} belongs to another installation; scheduler-state lists the jobs of this one")
     return match[2]

@@ -4,6 +4,6 @@ Public: `WorkersEngine`. It holds the desired set and the latest word of every w
 is not decided here.
 """
 
-from swell.engines.workers.engine import Answer, Report, WorkersEngine
+from swell.engines.workers.engine import DesiredSet, WorkerReport, WorkersEngine
 
-__all__ = ["Answer", "Report", "WorkersEngine"]
+__all__ = ["DesiredSet", "WorkerReport", "WorkersEngine"]

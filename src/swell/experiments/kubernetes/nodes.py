@@ -1,0 +1,119 @@
+"""Which nodes does the cluster have, what do they hold, and what is kept of them with the results?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from swell.engines.kubernetes.client.documents import Document
+from swell.engines.kubernetes.objects.amounts import pod_resources
+from swell.engines.kubernetes.watch.observed_objects import read_node
+from swell.experiments.figures import Capacity
+from swell.model.resources import Resources
+
+SIMULATED = "kwok.x-k8s.io/node"  # annotation of kwok's nodes, and the key of the taint that many give them
+TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type")
+KEEPS_OUT = ("NoSchedule", "NoExecute")
+SYSTEM_NAMESPACES = ("kube-system", "kube-node-lease", "kube-public", "kueue-system")
+
+
+@dataclass(frozen=True, slots=True)
+class UsableNode:
+    """One that takes pods of an experiment."""
+
+    name: str
+    is_simulated: bool
+    room: Resources
+
+
+def usable_nodes(documents: Iterable[Document]) -> tuple[UsableNode, ...]:
+    """Ready, not cordoned, and without a taint that keeps pods out, but for kwok's own."""
+    found = []
+    for document in documents:
+        seen = read_node(document)
+        is_kept_out = any(taint.effect in KEEPS_OUT and taint.key != SIMULATED for taint in seen.taints)
+        if seen.is_ready and not seen.is_cordoned and not is_kept_out:
+            found.append(UsableNode(seen.name, SIMULATED in _annotations(document), seen.room))
+    return tuple(sorted(found, key=lambda node: node.name))
+
+
+def _annotations(document: Document) -> dict[str, str]:
+    return document["metadata"].get("annotations") or {}
+
+
+def capacity_of(nodes: Sequence[UsableNode]) -> Capacity:
+    return Capacity(len(nodes), sum(node.room.cpus_milli for node in nodes), sum(node.room.gpus for node in nodes))
+
+
+def foreign_pods(documents: Iterable[Document], namespace: str) -> tuple[str, ...]:
+    """Pods that take room on nodes and are none of ours: by which a cluster is not clean."""
+    return tuple(
+        f"{one['metadata']['namespace']}/{one['metadata']['name']}"
+        for one in documents
+        if one["metadata"]["namespace"] not in (*SYSTEM_NAMESPACES, namespace)
+        and (one.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        and not _is_of_every_node(one)
+        and _takes_room(one)
+    )
+
+
+def _is_of_every_node(pod: Document) -> bool:
+    owners = pod["metadata"].get("ownerReferences") or ()
+    return any(owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
+
+
+def _takes_room(pod: Document) -> bool:
+    needs = pod_resources(pod["spec"])
+    return bool(needs.cpus_milli or needs.memory_mib or needs.gpus)
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------
+
+
+def describe_nodes(documents: Iterable[Document]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one["metadata"]["name"],
+            "labels": one["metadata"].get("labels") or {},
+            "taints": (one.get("spec") or {}).get("taints") or [],
+            "allocatable": (one.get("status") or {}).get("allocatable") or {},
+            "capacity": (one.get("status") or {}).get("capacity") or {},
+            "nodeInfo": (one.get("status") or {}).get("nodeInfo") or {},
+            "simulated": SIMULATED in _annotations(one),
+        }
+        for one in documents
+    ]
+
+
+def describe_topology(documents: Iterable[Document]) -> dict[str, Any]:
+    """Nodes by region, zone and type of machine: who is near whom."""
+    found: dict[str, list[str]] = {}
+    for one in documents:
+        labels = one["metadata"].get("labels") or {}
+        place = "/".join(labels.get(name, "-") for name in TOPOLOGY)
+        found.setdefault(place, []).append(one["metadata"]["name"])
+    return {"levels": list(TOPOLOGY), "nodes": {place: sorted(names) for place, names in sorted(found.items())}}
+
+
+def describe_scheduler_pods(documents: Iterable[Document]) -> list[dict[str, Any]]:
+    """What runs in the system's namespaces, and those of schedulers, with the digests of their images."""
+    return [
+        {
+            "name": f"{one['metadata']['namespace']}/{one['metadata']['name']}",
+            "node": one["spec"].get("nodeName", ""),
+            "containers": [
+                {
+                    "name": state["name"],
+                    "image": state.get("image", ""),
+                    "imageID": state.get("imageID", ""),
+                    "restarts": state.get("restartCount", 0),
+                }
+                for state in (one.get("status") or {}).get("containerStatuses") or ()
+            ],
+            "args": [
+                container.get("args") or container.get("command") or [] for container in one["spec"]["containers"]
+            ],
+        }
+        for one in documents
+    ]
