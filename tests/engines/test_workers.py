@@ -455,6 +455,20 @@ def test_a_worker_that_leaves_is_cordoned_and_one_with_a_tag_of_its_own_keeps_ot
     assert [node.id for node in bench.engine.observe().nodes] == ["c"]
 
 
+def test_a_report_that_comes_after_the_farewell_brings_no_worker_back(bench: Bench) -> None:
+    """A worker sends over two connections. Its name was taken for ten minutes, by nobody."""
+    bench.engine.sync(remote())
+    bench.engine.sync(remote(is_leaving=True))
+    bench.engine.leave("b")
+    bench.engine.sync(remote(is_leaving=True))
+    assert bench.engine.observe().nodes == ()
+    bench.engine.sync(replace(remote(is_leaving=True), key="x" * 40))  # another one, whose disk is full
+    assert [node.id for node in bench.engine.observe().nodes] == ["b"]
+    bench.engine.leave("b")
+    bench.engine.sync(remote())  # the first one, started again
+    assert [node.id for node in bench.engine.observe().nodes] == ["b"]
+
+
 @pytest.mark.parametrize("nodes", [("a",), ("a", "b")])
 def test_a_worker_writes_the_logs_of_no_other_tasks_than_its_arrays(
     bench: Bench, tmp_path: Path, nodes: tuple[str, ...]

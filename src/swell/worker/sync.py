@@ -211,14 +211,19 @@ class ServerLink:
     def leave(self) -> bool:
         """True: the server knows that we are gone, or never will. Whatever else we said after it would be a return."""
         line = self.connection()
-        self._is_gone = True
+        with self._mutex:
+            if self._is_sending:
+                return False
+            self._is_gone = True
         try:
             line.leave()
         except Refused:
             return True
         except Exception as error:  # noqa: BLE001  it is tried again
             log.debug("not heard: %s", error)
-            self._is_gone = False
+            with self._mutex:
+                self._is_gone = False
+                self._mutex.notify_all()
             return False
         finally:
             line.close()
@@ -285,8 +290,10 @@ class ServerLink:
         line = self.connection()
         while True:
             with self._mutex:
-                self._mutex.wait_for(lambda: bool(self._outbox))
+                self._mutex.wait_for(lambda: bool(self._outbox) and not self._is_gone)
                 self._mutex.wait_for(lambda: self._outbox.is_urgent, timeout=LATER_S)
+                if self._is_gone:
+                    continue
                 sending, self._outbox = self._outbox.split()
                 self._is_sending = True
             try:

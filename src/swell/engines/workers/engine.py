@@ -25,7 +25,7 @@ from swell.engines.workers.dealing import ArrayDeal
 from swell.engines.workers.desired import DesiredLaunches
 from swell.engines.workers.launches import render_launches
 from swell.engines.workers.received_logs import ReceivedLogs
-from swell.engines.workers.registry import Registration, WorkerRegistry, digest_of
+from swell.engines.workers.registry import WORKERS_MAX, Registration, WorkerRegistry, digest_of
 from swell.engines.workers.rendezvous import needs_rendezvous, rendezvous_of, unreachable_host
 from swell.errors import Conflict, Unavailable
 from swell.model.assignment import Assignment
@@ -168,6 +168,7 @@ class WorkersEngine:
         self._is_open = False
         self._desired = DesiredLaunches()
         self._workers: dict[NodeId, _Worker] = {}
+        self._departed: dict[NodeId, str] = {}  #: digests of the keys of workers that have left, the latest last
         self._tasks: list[TaskSeen] = []
         self._runs: dict[tuple[AttemptId, NodeId], RunSeen] = {}
         self._gangs: dict[AttemptId, Assignment] = {}  #: on several machines
@@ -398,6 +399,8 @@ class WorkersEngine:
         with self._mutex:
             if not self._is_open:
                 raise Unavailable("the server is still loading; sync again in a moment")
+            if self._has_departed(report):
+                return
             self._registry.claim(report.node.id, report.registration)
             known, offered = self._workers.get(report.node.id), report.offered
             is_news = known is None or known.node != offered
@@ -418,6 +421,15 @@ class WorkersEngine:
         self._tell_waiting()
         if is_news or changed or report.tasks:
             self._wake()
+
+    def _has_departed(self, report: WorkerReport) -> bool:
+        """A report that a worker sent before its farewell may come after it; one that stays is a worker come back."""
+        if self._departed.get(report.node.id) != report.registration.digest:
+            return False
+        if report.terms is not None and report.terms.is_leaving:
+            return True
+        del self._departed[report.node.id]
+        return False
 
     def is_quickly_taken(self, report: WorkerReport) -> bool:
         """False: it is of a new worker, which goes to the disk, or of an array that is dealt, which may be large."""
@@ -493,6 +505,10 @@ class WorkersEngine:
     def leave(self, node: NodeId) -> None:
         """It has nothing left to do and goes. What it is still wanted for is given up at once: it runs none of it."""
         with self._mutex:
+            self._departed.pop(node, None)
+            self._departed[node] = self._registry.digest(node)
+            if len(self._departed) > WORKERS_MAX:
+                del self._departed[next(iter(self._departed))]
             self._give_up(node, f"the worker {node} has left")
         self._registry.save()
         self._tell_waiting()
