@@ -209,7 +209,7 @@ def test_a_cluster_that_is_not_clean_is_refused(cluster: Cluster, tmp_path: Path
     pod = {"metadata": {"name": "busy"}, "spec": {"containers": [{"name": "a", "image": "a", "resources": resources}]}}
     cluster.api.create(PODS.format("default"), pod)
     try:
-        refuse(cluster, tmp_path, "tiny", "[default]", Conflict, r"not clean: 1 pods .*\(default/busy\)")
+        refuse(cluster, tmp_path, "tiny", "[default]", Conflict, r"not clean: .* taken by 1 pod .*\(default/busy\)")
     finally:
         cluster.api.delete(f"{PODS.format('default')}/busy")
     until = time.monotonic() + 30
