@@ -211,9 +211,19 @@ def test_told_to_stop_it_never_takes_over(number: signal.Signals) -> None:
             signal.raise_signal(number)
         return False
 
-    assert not Standby(None).wait(is_taken)
+    with Standby(None) as standby:
+        assert not standby.wait(is_taken)
     assert looks == 2
     assert signal.getsignal(number) == before
+
+
+def test_who_has_been_answered_may_end_it_at_once() -> None:
+    """SIGTERM between its first answer and its first look at the lock killed it: its pod had failed."""
+    before = signal.getsignal(signal.SIGTERM)
+    with Standby(None) as standby:
+        signal.raise_signal(signal.SIGTERM)
+        assert not standby.wait(lambda: True)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_the_lock_goes_to_who_waits_when_its_holder_ends(tmp_path: Path) -> None:
@@ -221,7 +231,8 @@ def test_the_lock_goes_to_who_waits_when_its_holder_ends(tmp_path: Path) -> None
     first = state.lock("server")
     assert first is not None
     threading.Timer(0.3, first.release).start()
-    assert Standby(None).wait(lambda: state.lock("server") is not None)
+    with Standby(None) as standby:
+        assert standby.wait(lambda: state.lock("server") is not None)
     assert state.lock_holder("server") == os.getpid()
 
 

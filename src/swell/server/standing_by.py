@@ -47,21 +47,24 @@ class Standby:
         self._beyond = beyond
         self._listener = beyond.open() if beyond is not None and is_plain else None
         self._is_told_to_stop = threading.Event()
+        self._earlier: dict[signal.Signals, Any] = {}  #: the handlers of before
         self._answers = Answers(reads)
         self._http = BoundedServer(self._answers, keep_alive_s=1, ends_s=1)
         self._thread = threading.Thread(target=self._serve, name="standby", daemon=True)
 
     def __enter__(self) -> Standby:
+        """For the main thread. Whoever has been answered may send a signal at once."""
+        self._earlier = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         if self._listener is not None:
             self._thread.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._restore_handlers()
         self.close()
 
     def wait(self, take: Callable[[], bool]) -> bool:
         """Until `take` says that it is our turn, or until SIGTERM or SIGINT: False. For the main thread."""
-        earlier = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             log.info("another server serves this state folder; standing by")
             while not self._is_told_to_stop.is_set():
@@ -72,8 +75,7 @@ class Standby:
                 self._is_told_to_stop.wait(LOOK_S)
             return False
         finally:
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
+            self._restore_handlers()
 
     def listener(self, beyond: Listening | None) -> socket.socket | None:
         """The one that is open already, for a server with that address; None: it opens its own."""
@@ -87,6 +89,10 @@ class Standby:
         self._http.should_exit = True
         if self._thread.is_alive():
             self._thread.join(ENDS_S)
+
+    def _restore_handlers(self) -> None:
+        while self._earlier:
+            signal.signal(*self._earlier.popitem())
 
     def _stop(self, *_: object) -> None:
         self._is_told_to_stop.set()
