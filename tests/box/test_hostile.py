@@ -93,11 +93,10 @@ def test_the_real_command_answers_while_another_user_floods(stage: Stage):
 def test_another_users_jobs_run_while_one_submits_as_much_as_they_may(stage: Stage):
     """Reads were never held up, so no `swell ps` noticed that every submission waited for a minute."""
     stage.calm()
-    unattacked_s = stage.slowest_run_s(3.0)
     with flood("POST /api/v1/jobs").begin(stage):
-        attacked_s = stage.slowest_run_s(SUBMITTED_S)
-    print(f"under attack {attacked_s:.1f} s, without {unattacked_s:.1f} s")
-    assert attacked_s < max(STALLED_S, STALLED_TIMES * unattacked_s)
+        attacked_s, beside_s = stage.slowest_runs_s(SUBMITTED_S)
+    print(f"under attack {attacked_s:.1f} s, beside it {beside_s:.1f} s")
+    assert attacked_s < max(STALLED_S, STALLED_TIMES * beside_s)
 
 
 @pytest.mark.slow

@@ -210,12 +210,16 @@ class Stage:
         assert done.code == 0, done
         return time.monotonic() - began
 
-    def slowest_run_s(self, seconds: float) -> float:
-        """Of the second user's jobs, one after the other, from the command to its end."""
-        until, slowest_s = time.monotonic() + seconds, 0.0
+    def slowest_runs_s(self, seconds: float) -> tuple[float, float]:
+        """Of the second user's jobs, one after the other, from the command to its end; and of the bystander's jobs
+        between them."""
+        until, slowest_s, beside_s = time.monotonic() + seconds, 0.0, 0.0
         while time.monotonic() < until:
             slowest_s = max(slowest_s, self.command_s("run", "--", "true"))
-        return slowest_s
+            began = time.monotonic()
+            assert self.bystander.swell("run", "--", "true").code == 0
+            beside_s = max(beside_s, time.monotonic() - began)
+        return slowest_s, beside_s
 
     def answers(self) -> bool:
         connection = UnixConnection(self.machine.socket, timeout=5)
