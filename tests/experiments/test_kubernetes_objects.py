@@ -261,7 +261,18 @@ def test_a_rank_that_begins_again_and_again_is_no_progress() -> None:
     for number in range(5):
         watched.gone(10.0 + number, 0)
         watched(10.5 + number, 0, node="b", uid=f"again-{number}")
-    assert watched.seen.progress_at == 1.0
+    assert (watched.clock.now, watched.seen.is_stuck(13.5), watched.seen.is_stuck(13.4)) == (14.5, False, True)
+
+
+def test_a_gang_that_runs_for_longer_than_a_stuck_run_is_waited_for() -> None:
+    """A gang of five minutes was given up after two, because meanwhile nothing happened for the first time."""
+    watched = Watched()
+    watched(1.0, 0, node="a", phase="Running")
+    watched.clock.now = 200.0
+    assert watched.seen.is_stuck(120.0)
+    watched(201.0, 1, node="b", phase="Running")
+    watched.clock.now = 501.0
+    assert not watched.seen.is_stuck(120.0)
 
 
 def test_a_pod_that_was_replaced_in_a_gap_of_the_watch_was_released() -> None:
@@ -291,6 +302,22 @@ def test_a_rank_that_fails_is_begun_again_by_its_job_until_that_gives_up() -> No
     watched.seen.jobs_changed([WatchChange(("race", "gang-1"), None, read_job(failed))])
     assert watched.seen.left == 0
     assert watched.times(9.0).outcome is GangOutcome.FAILED
+
+
+def test_ranks_of_a_job_that_has_failed_as_a_whole_have_failed_and_hold_no_node_any_more() -> None:
+    """They were never told to have ended: the gang was unfinished, and held its nodes until the end of the run."""
+    watched = Watched()
+    watched(1.0, 0, node="a", phase="Running")
+    watched(1.0, 1, node="b", phase="Running")
+    watched.clock.now = 5.0
+    failed = {"metadata": {"labels": {"swell.dev/experiment-gang": "gang-1"}}, "status": {"conditions": [FAILED]}}
+    watched.seen.jobs_changed([WatchChange(("race", "gang-1"), None, read_job(failed))])
+    watched.gone(5.5, 0)
+    watched.gone(5.5, 1)
+    assert watched.kinds()[-2:] == [(5.0, "failed", 0, False), (5.0, "failed", 1, False)]
+    assert (watched.seen.left, watched.times(9.0).outcome) == (0, GangOutcome.FAILED)
+    watched.clock.now = 60.0
+    assert watched.seen.is_stuck(30.0)
 
 
 FAILED = {"type": "Failed", "status": "True"}
