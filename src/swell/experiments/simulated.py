@@ -65,6 +65,9 @@ class SimulatedCluster:
     def close(self) -> None:
         """Nothing is held."""
 
+    def clean_up(self) -> None:
+        """Every simulation has a cluster of its own."""
+
     def run(
         self,
         contender: ContenderWanted,

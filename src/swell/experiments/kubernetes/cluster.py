@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class KubernetesCluster:
         self._usable = usable_nodes(self._nodes)
         self.capacity = capacity_of(self._usable)
         self._is_warm = False
+        self._undo = ExitStack()  #: of the run that was begun last
 
     def close(self) -> None:
         """What a run leaves for the next one, and nobody else wants, is taken away."""
@@ -101,25 +102,22 @@ class KubernetesCluster:
         experiment: Experiment,
         progress: Callable[[int, int], None],
     ) -> tuple[RunFacts, tuple[RunEvent, ...]]:
-        """Whatever happens, the contender is stopped and what was made is removed, in this order: a controller that
-        holds on to its objects has to let them go."""
-        with tempfile.TemporaryDirectory(prefix="swell-experiment-") as scratch:
-            measured = self._contender(contender, Path(scratch))
-            self._namespace.make()
-            try:
-                if not self._is_warm:
-                    pull_images(self._client, experiment, self._usable)
-                    self._is_warm = True
-                measured.start()
-                return measure(self._client, measured, gangs, repeat, experiment, self._usable, progress)
-            finally:
-                self._clean_up(measured)
+        self._namespace.remove()  # what a crash has left
+        scratch = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="swell-experiment-"))
+        measured = self._contender(contender, Path(scratch))
+        self._undo.callback(measured.stop)
+        self._undo.callback(self._namespace.remove)
+        self._namespace.make()
+        if not self._is_warm:
+            pull_images(self._client, experiment, self._usable)
+            self._is_warm = True
+        measured.start()
+        return measure(self._client, measured, gangs, repeat, experiment, self._usable, progress)
 
-    def _clean_up(self, measured: ClusterContender) -> None:
-        try:
-            self._namespace.remove()
-        finally:
-            measured.stop()
+    def clean_up(self) -> None:
+        """What was made is removed first, and then the contender is stopped: a controller that holds on to its objects
+        has to let them go."""
+        self._undo.close()
 
 
 def _has_info(node: Document) -> bool:
