@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from swell.experiments.experiment import (
     GangShape,
     ObjectForm,
     named_contender,
+    parse_experiment,
 )
 from swell.experiments.kubernetes.nodes import (
+    SystemPods,
     capacity_of,
     describe_scheduler_pods,
     describe_topology,
@@ -406,12 +409,28 @@ def test_a_gang_that_would_not_fit_into_the_empty_cluster_is_named() -> None:
     assert "hold 4" in too_large([GangAsked("gang-2", 5, cpus_milli=1500)], nodes)  # 1.5 CPUs: two on each node
 
 
-def test_pods_of_the_system_and_of_every_node_do_not_make_a_cluster_unclean() -> None:
-    def taking(namespace: str, name: str, *, phase: str = "Running", owner: str = "", cpu: str = "1") -> dict[str, Any]:
-        metadata = {"namespace": namespace, "name": name, "ownerReferences": [{"kind": owner}] if owner else []}
-        containers = [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
-        return {"metadata": metadata, "spec": {"containers": containers}, "status": {"phase": phase}}
+def taking(
+    namespace: str,
+    name: str,
+    *,
+    phase: str = "Running",
+    owner: str = "",
+    cpu: str = "1",
+    image: str = "x",
+    node: str = "a",
+) -> dict[str, Any]:
+    metadata = {"namespace": namespace, "name": name, "ownerReferences": [{"kind": owner}] if owner else []}
+    containers = [{"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}]
+    return {"metadata": metadata, "spec": {"nodeName": node, "containers": containers}, "status": {"phase": phase}}
 
+
+def system_pods(cluster: str, *contenders: str) -> SystemPods:
+    named = ", ".join(contenders or ("default",))
+    text = f"workload: tiny\ncluster: {{kubernetes: {cluster}}}\ncontenders: [{named}]\n"
+    return SystemPods.of(parse_experiment(text, Path()))
+
+
+def test_pods_of_the_system_and_of_every_node_do_not_make_a_cluster_unclean() -> None:
     pods = [
         taking("kube-system", "dns"),
         taking("race", "gang-1-0"),
@@ -420,7 +439,27 @@ def test_pods_of_the_system_and_of_every_node_do_not_make_a_cluster_unclean() ->
         taking("default", "idle", cpu="0"),
         taking("team", "train"),
     ]
-    assert foreign_pods(pods, "race") == ("team/train",)
+    assert foreign_pods(pods, "race", system_pods("{}")) == ("team/train",)
+
+
+def test_pods_of_which_a_scheduler_consists_do_not_make_a_cluster_unclean() -> None:
+    """The chart of Fluence asks for a tenth of a CPU in a namespace of its own: no run of it was possible."""
+    pods = [
+        taking("flux", "fluence-1", cpu="100m", image="ghcr.io/flux-framework/fluence-sidecar@sha256:abc"),
+        taking("flux", "controller", image="localhost:5000/fluence-controller:v1"),
+        taking("certs", "webhook", image="quay.io/jetstack/cert-manager-webhook:v1"),
+        taking("team", "train", image="registry/fluence/lammps:latest"),
+        taking("team", "like", image="fluency"),
+    ]
+    assert foreign_pods(pods, "race", system_pods("{}")) == (
+        *("flux/fluence-1", "flux/controller", "certs/webhook", "team/train", "team/like"),
+    )
+    assert foreign_pods(pods, "race", system_pods("{}", "fluence")) == ("certs/webhook", "team/train", "team/like")
+    named = system_pods("{systemNamespaces: [certs, flux]}")
+    assert foreign_pods(pods, "race", named) == ("team/train", "team/like")
+    assert [named.has(pod) for pod in pods] == [True, True, True, False, False]
+    mine = system_pods("{}", "{name: mine, schedulerName: fluency}")
+    assert [one["metadata"]["name"] for one in pods if mine.has(one)] == ["like"]
 
 
 def test_what_is_kept_of_schedulers_has_the_digests_of_their_images() -> None:

@@ -22,7 +22,7 @@ from swell.experiments.kubernetes.contenders import contender_of
 from swell.experiments.kubernetes.measured import measure
 from swell.experiments.kubernetes.namespace import ExperimentNamespace
 from swell.experiments.kubernetes.nodes import (
-    SYSTEM_NAMESPACES,
+    SystemPods,
     capacity_of,
     describe_nodes,
     describe_scheduler_pods,
@@ -76,11 +76,11 @@ class KubernetesCluster:
     # -- what is kept of it ------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        system = [pod for pod in self._pods() if pod["metadata"]["namespace"] in SYSTEM_NAMESPACES]
+        system = SystemPods.of(self._experiment)
         return {
             "nodes": describe_nodes(self._nodes),
             "topology": describe_topology(self._nodes),
-            "scheduler-pods": describe_scheduler_pods(system),
+            "scheduler-pods": describe_scheduler_pods(pod for pod in self._pods() if system.has(pod)),
         }
 
     def versions(self) -> dict[str, str]:

@@ -39,6 +39,7 @@ from swell.experiments.kubernetes.contender import (
     write_kubeconfig,
 )
 from swell.experiments.kubernetes.kueue import Kueue
+from swell.experiments.kubernetes.nodes import runs_scheduler
 from swell.experiments.kubernetes.observe import GangPlan
 from swell.experiments.kubernetes.programs import LOOPBACK, ContenderProgram, Module, find_module, free_port, says_ok
 from swell.experiments.kubernetes.render import POD_GROUPS
@@ -109,8 +110,7 @@ def coscheduling_configuration(kubeconfig: Path) -> Document:
 class Fluence(ClusterContender):
     def check(self) -> None:
         pods = self.around.client.list(Selection(PODS)).items
-        images = (container.get("image", "") for pod in pods for container in pod["spec"]["containers"])
-        if not any("fluence" in image for image in images):
+        if not any(runs_scheduler(pod, self.wanted.scheduler) for pod in pods):
             raise Rejected(
                 "contender fluence is not installed: no pod of the cluster has an image of that name; install it from "
                 "its helm chart (docs/experiments.md says how), or leave it out"

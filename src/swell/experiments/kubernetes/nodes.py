@@ -9,6 +9,7 @@ from typing import Any
 from swell.engines.kubernetes.client.documents import Document
 from swell.engines.kubernetes.objects.amounts import pod_resources
 from swell.engines.kubernetes.watch.observed_objects import read_node
+from swell.experiments.experiment import Experiment
 from swell.experiments.figures import Capacity
 from swell.model.resources import Resources
 
@@ -46,16 +47,45 @@ def capacity_of(nodes: Sequence[UsableNode]) -> Capacity:
     return Capacity(len(nodes), sum(node.room.cpus_milli for node in nodes), sum(node.room.gpus for node in nodes))
 
 
-def foreign_pods(documents: Iterable[Document], namespace: str) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class SystemPods:
+    """Which pods belong to the cluster, or are what its schedulers consist of?"""
+
+    namespaces: frozenset[str]
+    schedulers: frozenset[str]  #: by schedulerName, of all contenders
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> SystemPods:
+        namespaces = (*SYSTEM_NAMESPACES, *experiment.cluster.system_namespaces)
+        return cls(frozenset(namespaces), frozenset(one.scheduler for one in experiment.contenders))
+
+    def has(self, pod: Document) -> bool:
+        is_scheduler = any(runs_scheduler(pod, name) for name in self.schedulers)
+        return pod["metadata"]["namespace"] in self.namespaces or is_scheduler
+
+
+def runs_scheduler(pod: Document, name: str) -> bool:
+    """Has it a container whose image is called as the scheduler, or begins so (fluence, fluence-sidecar)?"""
+    images = (str(container.get("image", "")) for container in pod["spec"]["containers"])
+    called = (image.partition("@")[0].rpartition("/")[2].partition(":")[0] for image in images)
+    return any(one == name or one.startswith(f"{name}-") for one in called)
+
+
+def foreign_pods(documents: Iterable[Document], namespace: str, system: SystemPods) -> tuple[str, ...]:
     """Pods that take room on nodes and are none of ours: by which a cluster is not clean."""
     return tuple(
         f"{one['metadata']['namespace']}/{one['metadata']['name']}"
         for one in documents
-        if one["metadata"]["namespace"] not in (*SYSTEM_NAMESPACES, namespace)
-        and (one.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        if one["metadata"]["namespace"] != namespace
+        and not system.has(one)
+        and not _has_ended(one)
         and not _is_of_every_node(one)
         and _takes_room(one)
     )
+
+
+def _has_ended(pod: Document) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _is_of_every_node(pod: Document) -> bool:
