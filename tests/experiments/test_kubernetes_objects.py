@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from swell.experiments.experiment import (
 )
 from swell.experiments.kubernetes.nodes import (
     SystemPods,
+    UsableNode,
     capacity_of,
     describe_scheduler_pods,
     describe_topology,
@@ -388,25 +390,48 @@ def node(name: str, *, cpus: str = "4", ready: bool = True, simulated: bool = Fa
     }
 
 
+def usable(*nodes: dict[str, Any], pods: Sequence[dict[str, Any]] = ()) -> tuple[UsableNode, ...]:
+    return usable_nodes(nodes, pods, "race")
+
+
 def test_nodes_that_take_no_pods_are_no_part_of_the_cluster() -> None:
-    nodes = usable_nodes(
-        [
-            node("b"),
-            node("a", simulated=True, taints=[{"key": "kwok.x-k8s.io/node", "effect": "NoSchedule"}]),
-            node("cordoned", unschedulable=True),
-            node("lost", ready=False),
-            node("control", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
-        ]
+    nodes = usable(
+        node("b"),
+        node("a", simulated=True, taints=[{"key": "kwok.x-k8s.io/node", "effect": "NoSchedule"}]),
+        node("cordoned", unschedulable=True),
+        node("lost", ready=False),
+        node("control", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
     )
     assert [(one.name, one.is_simulated) for one in nodes] == [("a", True), ("b", False)]
     assert (capacity_of(nodes).cpus_milli, capacity_of(nodes).gpus) == (8000, 4)
 
 
 def test_a_gang_that_would_not_fit_into_the_empty_cluster_is_named() -> None:
-    nodes = [one.room for one in usable_nodes([node("a"), node("b")])]
+    nodes = [one.room for one in usable(node("a"), node("b"))]
     assert too_large([GANG], nodes) == ""
     assert "gang-2 has 5 ranks" in too_large([GANG, GangAsked("gang-2", 5, cpus_milli=1, gpus=1)], nodes)
     assert "hold 4" in too_large([GangAsked("gang-2", 5, cpus_milli=1500)], nodes)  # 1.5 CPUs: two on each node
+
+
+def test_what_pods_of_the_system_hold_is_no_room_for_gangs() -> None:
+    """Kueue admitted gangs for all that nodes have; on a real cluster a part of each is taken."""
+    pods = [
+        taking("kube-system", "dns", cpu="250m"),
+        taking("monitoring", "exporter", owner="DaemonSet", cpu="1"),
+        taking("kube-system", "ended", phase="Succeeded"),
+        taking("kube-system", "waiting", node=""),
+        taking("race", "gang-1-0"),
+        taking("kube-system", "large", node="b", cpu="5"),
+    ]
+    nodes = usable(node("a"), node("b"), pods=pods)
+    assert [(one.name, one.room.cpus_milli, one.room.memory_mib, one.room.gpus) for one in nodes] == [
+        ("a", 2750, 1024, 2),
+        ("b", 0, 1024, 2),
+    ]
+    assert capacity_of(nodes).cpus_milli == 2750
+    whole = GangAsked("gang-2", 1, cpus_milli=3000)
+    assert "hold 0" in too_large([whole], [one.room for one in nodes])
+    assert too_large([whole], [one.room for one in usable(node("a"))]) == ""
 
 
 def taking(

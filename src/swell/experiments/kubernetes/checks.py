@@ -38,7 +38,6 @@ def refuse_unmeasurable(
             "the cluster has simulated nodes (kwok's) and real ones, and a gang would be spread over both; cordon "
             "those that are not to be measured (`kubectl cordon NODE`)"
         )
-    refuse_too_large(experiment, [node.room for node in nodes])
     foreign = foreign_pods(pods, namespace.name, SystemPods.of(experiment))
     if foreign:
         named = ", ".join(foreign[:NAMED_MAX]) + (
@@ -50,6 +49,7 @@ def refuse_unmeasurable(
             "contender's fault. Pods that belong to the cluster or to a scheduler are not counted where the file names "
             "their namespace (cluster.kubernetes.systemNamespaces)"
         )
+    refuse_too_large(experiment, [node.room for node in nodes])  # after that: what the pods of others take is not there
     for contender in contenders:
         contender.check()
 

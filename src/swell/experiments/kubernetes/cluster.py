@@ -47,7 +47,7 @@ class KubernetesCluster:
         self._experiment = experiment
         self._namespace = ExperimentNamespace(self._client, wanted.namespace, folder)
         self._nodes = self._client.list(Selection(NODES)).items
-        self._usable = usable_nodes(self._nodes)
+        self._usable = usable_nodes(self._nodes, self._pods(), wanted.namespace)
         self.capacity = capacity_of(self._usable)
         self._is_warm = False
         self._undo = ExitStack()  #: of the run that was begun last

@@ -37,7 +37,7 @@ class Surroundings:
     client: ApiClient
     namespace: str  #: of the experiment
     capacity: Capacity
-    memory_mib: int  #: of all nodes together
+    memory_mib: int  #: of all nodes together, without what others hold
     programs: Path | None  #: what --programs named
     scratch: Path  #: a folder for configuration and logs, for as long as the contender runs
 

@@ -1,9 +1,10 @@
 """Kueue as a contender: it admits a gang when its quota has room for the whole, and the cluster's scheduler places it.
 
-The quota is what all nodes hold together. Its controller runs here without its webhooks, whose two services Jobs of an
-experiment do not need: they are created suspended, with the label of the queue. Where Kueue is installed, nothing of
-it is started, and it only gets a queue. A gang that was admitted and of which not all pods are ready after a minute is
-evicted and tried again (`waitForPodsReady`), as Kueue's own page on all-or-nothing scheduling has it.
+The quota is what all nodes together have left beside pods of the system. Its controller runs here without its
+webhooks, whose two services Jobs of an experiment do not need: they are created suspended, with the label of the queue.
+Where Kueue is installed, nothing of it is started, and it only gets a queue. A gang that was admitted and of which not
+all pods are ready after a minute is evicted and tried again (`waitForPodsReady`), as Kueue's own page on all-or-nothing
+scheduling has it.
 """
 
 from __future__ import annotations

@@ -25,18 +25,36 @@ class UsableNode:
 
     name: str
     is_simulated: bool
-    room: Resources
+    room: Resources  #: what others leave of it: of the system, DaemonSets, schedulers
 
 
-def usable_nodes(documents: Iterable[Document]) -> tuple[UsableNode, ...]:
-    """Ready, not cordoned, and without a taint that keeps pods out, but for kwok's own."""
+def usable_nodes(documents: Iterable[Document], pods: Iterable[Document], namespace: str) -> tuple[UsableNode, ...]:
+    """Ready, not cordoned, and without a taint that keeps pods out, but for kwok's own. `namespace`: the experiment's,
+    whose pods are gone before anything is measured."""
+    taken = _taken_by_node(pods, namespace)
     found = []
     for document in documents:
         seen = read_node(document)
         is_kept_out = any(taint.effect in KEEPS_OUT and taint.key != SIMULATED for taint in seen.taints)
         if seen.is_ready and not seen.is_cordoned and not is_kept_out:
-            found.append(UsableNode(seen.name, SIMULATED in _annotations(document), seen.room))
+            room = _left(seen.room, taken.get(seen.name, Resources()))
+            found.append(UsableNode(seen.name, SIMULATED in _annotations(document), room))
     return tuple(sorted(found, key=lambda node: node.name))
+
+
+def _taken_by_node(pods: Iterable[Document], namespace: str) -> dict[str, Resources]:
+    taken: dict[str, Resources] = {}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node and pod["metadata"]["namespace"] != namespace and not _has_ended(pod):
+            taken[node] = taken.get(node, Resources()) + pod_resources(pod["spec"])
+    return taken
+
+
+def _left(room: Resources, taken: Resources) -> Resources:
+    """A node may hold more than it has, if it was made smaller since."""
+    left = room - taken
+    return Resources(max(0, left.cpus_milli), max(0, left.memory_mib), max(0, left.gpus))
 
 
 def _annotations(document: Document) -> dict[str, str]:
