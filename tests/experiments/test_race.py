@@ -15,7 +15,7 @@ from swell.errors import Conflict, Rejected, Unavailable
 from swell.experiments.compare import compare
 from swell.experiments.events import EventKind
 from swell.experiments.experiment import ContenderWanted, Experiment, parse_experiment
-from swell.experiments.figures import RunEnd
+from swell.experiments.figures import RunEnd, RunFacts
 from swell.experiments.measure import GangAsked
 from swell.experiments.race import laps, race
 from swell.experiments.report import write_report
@@ -39,6 +39,10 @@ class Counting(SimulatedCluster):
         self._error = error
         self.unclean_after: int | None = None  #: so many clean-ups succeed, the next one does not
         self.cleaned = 0
+
+    def contender_files(self) -> dict[str, bytes]:
+        name, repeat = self.measured[-1] if self.measured else ("nobody", 0)
+        return {"contender.log": f"{name} {repeat}".encode()}
 
     def clean_up(self) -> None:
         if self.cleaned == self.unclean_after:
@@ -122,6 +126,20 @@ def test_a_run_is_recorded_before_the_cluster_is_cleaned_up_and_none_begins_on_o
     again = Counting()
     folder = measure(tmp_path / "out", again)
     assert (len(again.measured), len(folder.measured()), again.cleaned) == (3, 6, 3)
+
+
+def test_log_and_configuration_of_a_contender_are_kept_with_its_run_also_where_it_broke(tmp_path: Path) -> None:
+    """They were in a temporary folder, which was gone when somebody asked why a contender had ended."""
+    folder = measure(tmp_path / "out", Counting(stops_at=5, error=Unavailable))
+    [broken] = [run.facts for run in folder.measured() if run.facts.end is RunEnd.BROKEN]
+    kept = {path.parent.name: path.read_text() for path in folder.path.glob("runs/*/contender.log")}
+    last = kept.pop(f"{broken.repeat}-{broken.contender}")
+    assert kept == {f"{repeat}-{name}": f"{name} {repeat}" for name, repeat in ALL if (name, repeat) != _of(broken)}
+    assert last in kept.values()
+
+
+def _of(facts: RunFacts) -> tuple[str, int]:
+    return facts.contender, facts.repeat
 
 
 def test_the_cluster_is_cleaned_up_after_a_run_that_broke_or_was_interrupted(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,6 +50,9 @@ class ClusterUnderTest(Protocol):
         progress: Callable[[int, int], None],
     ) -> tuple[RunFacts, tuple[RunEvent, ...]]:
         """One contender, alone, on a clean cluster. Raises `Unavailable` where it broke."""
+
+    def contender_files(self) -> Mapping[str, bytes]:
+        """Configuration and log of whom was measured last, by name of the file; empty: it is none of ours."""
 
     def clean_up(self) -> None:
         """Stop whom was measured last, and remove what it left. Raises `Conflict` where the cluster is not clean."""
@@ -93,7 +96,7 @@ def race(
                 continue
             try:
                 facts, events = _measure(experiment, cluster, lap, progress)
-                folder.save(facts, events)
+                folder.save(facts, events, cluster.contender_files())
             finally:
                 cluster.clean_up()
             found.append(facts)

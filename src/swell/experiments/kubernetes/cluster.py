@@ -51,6 +51,7 @@ class KubernetesCluster:
         self.capacity = capacity_of(self._usable)
         self._is_warm = False
         self._undo = ExitStack()  #: of the run that was begun last
+        self._measured: ClusterContender | None = None  #: in it; None: cleaned up
 
     def close(self) -> None:
         """What a run leaves for the next one, and nobody else wants, is taken away."""
@@ -104,7 +105,7 @@ class KubernetesCluster:
     ) -> tuple[RunFacts, tuple[RunEvent, ...]]:
         self._namespace.remove()  # what a crash has left
         scratch = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="swell-experiment-"))
-        measured = self._contender(contender, Path(scratch))
+        self._measured = measured = self._contender(contender, Path(scratch))
         self._undo.callback(measured.stop)
         self._undo.callback(self._namespace.remove)
         self._namespace.make()
@@ -114,9 +115,13 @@ class KubernetesCluster:
         measured.start()
         return measure(self._client, measured, gangs, repeat, experiment, self._usable, progress)
 
+    def contender_files(self) -> dict[str, bytes]:
+        return {} if self._measured is None else self._measured.files()
+
     def clean_up(self) -> None:
         """What was made is removed first, and then the contender is stopped: a controller that holds on to its objects
         has to let them go."""
+        self._measured = None
         self._undo.close()
 
 

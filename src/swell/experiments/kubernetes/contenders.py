@@ -76,7 +76,8 @@ class Coscheduling(ClusterContender):
         apply_crds(self.around.client, [module.files / COSCHEDULING_CRD], (POD_GROUPS,))
         kubeconfig = write_kubeconfig(self.around.client.access, scratch / "kubeconfig")
         config = scratch / "coscheduling.json"
-        config.write_text(json.dumps(coscheduling_configuration(kubeconfig)))
+        self.configuration = coscheduling_configuration(kubeconfig)
+        config.write_text(json.dumps(self.configuration))
         port = free_port()
         serving = (f"--bind-address={LOOPBACK}", f"--secure-port={port}", f"--cert-dir={scratch}")
         argv: list[str | Path] = [module.program, f"--config={config}", *serving]
@@ -143,11 +144,11 @@ class SwellServer(ClusterContender):
     def start(self) -> None:
         self._state.prepare()
         kubeconfig = write_kubeconfig(self.around.client.access, self.around.scratch / "kubeconfig")
-        settings = {
+        self.configuration = {
             "cluster": {"kubeconfig": str(kubeconfig), "namespace": self.around.namespace},
             "policy": self.wanted.policy or "swell",
         }
-        words = ("--state", str(self._state.root), "--settings", json.dumps(settings))
+        words = ("--state", str(self._state.root), "--settings", json.dumps(self.configuration))
         self.program = ContenderProgram("swell", module_argv("swell.server", *words), self._state.server_log)
         self.program.start()
         self.program.wait_until(self._has_nodes)

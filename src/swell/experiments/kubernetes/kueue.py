@@ -94,7 +94,8 @@ class Kueue(ClusterContender):
         kubeconfig = write_kubeconfig(self.around.client.access, scratch / "kubeconfig")
         health = f"{LOOPBACK}:{free_port()}"
         config = scratch / "kueue.json"
-        config.write_text(json.dumps(self._configuration(health)))
+        self.configuration = self._configuration(health)
+        config.write_text(json.dumps(self.configuration))
         argv: list[str | Path] = [module.program, f"--kubeconfig={kubeconfig}", f"--config={config}"]
         for tries_left in reversed(range(TRIES_MAX)):
             self.program = ContenderProgram("kueue", argv, scratch / "kueue.log")
