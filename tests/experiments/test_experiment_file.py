@@ -37,7 +37,7 @@ workload:
   gangs:
   - {count: 10, size: 2..6, cpus: 500m, memory: 1GiB, gpus: 1, duration: 90s}
   - {size: 4}
-cluster: {kubernetes: {context: lab, namespace: ann}}
+cluster: {kubernetes: {context: lab, namespace: ann, systemNamespaces: [fluence, cert-manager]}}
 contenders:
 - default
 - coscheduling
@@ -59,7 +59,9 @@ def test_a_file_says_workload_cluster_and_contenders(tmp_path: Path) -> None:
             shuffle=False,
             form=ObjectForm.PODS,
         ),
-        ClusterWanted(ClusterKind.KUBERNETES, context="lab", namespace="ann"),
+        ClusterWanted(
+            ClusterKind.KUBERNETES, context="lab", namespace="ann", system_namespaces=("cert-manager", "fluence")
+        ),
         (
             ContenderWanted("default", "default-scheduler"),
             ContenderWanted("coscheduling", "coscheduling", (group,)),
@@ -116,6 +118,18 @@ OURS = "contenders: [swell]\n"
         ),
         (TINY + "cluster: {}\n" + OURS, "cluster must be `simulator: {nodes, cpus, gpus}` or `kubernetes:"),
         (TINY + "cluster: {slurm: {}}\n" + OURS, "cluster has no field 'slurm'"),
+        *(
+            (
+                TINY + f"cluster: {{kubernetes: {{systemNamespaces: {names}}}}}\n" + OURS,
+                f"cluster.kubernetes.systemNamespaces {problem}",
+            )
+            for names, problem in (
+                ("fluence", "must be a list"),
+                ("[{}]", "must be text, but is "),
+                ('["a b"]', "must be names of namespaces, as in [fluence, cert-manager], but has 'a b'"),
+                (str([f"n{number}" for number in range(51)]), "has 51 names; up to 50 are possible"),
+            )
+        ),
         (TINY + "cluster: {kubernetes: {}}\ncontenders: [kueue]\n", "contender kueue admits Jobs, not plain pods"),
         (
             "workload: elastic-mix\ncluster: {kubernetes: {}}\n" + OURS,

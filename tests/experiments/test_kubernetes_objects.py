@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +18,11 @@ from swell.experiments.experiment import (
     GangShape,
     ObjectForm,
     named_contender,
+    parse_experiment,
 )
 from swell.experiments.kubernetes.nodes import (
+    SystemPods,
+    UsableNode,
     capacity_of,
     describe_scheduler_pods,
     describe_topology,
@@ -261,7 +266,18 @@ def test_a_rank_that_begins_again_and_again_is_no_progress() -> None:
     for number in range(5):
         watched.gone(10.0 + number, 0)
         watched(10.5 + number, 0, node="b", uid=f"again-{number}")
-    assert watched.seen.progress_at == 1.0
+    assert (watched.clock.now, watched.seen.is_stuck(13.5), watched.seen.is_stuck(13.4)) == (14.5, False, True)
+
+
+def test_a_gang_that_runs_for_longer_than_a_stuck_run_is_waited_for() -> None:
+    """A gang of five minutes was given up after two, because meanwhile nothing happened for the first time."""
+    watched = Watched()
+    watched(1.0, 0, node="a", phase="Running")
+    watched.clock.now = 200.0
+    assert watched.seen.is_stuck(120.0)
+    watched(201.0, 1, node="b", phase="Running")
+    watched.clock.now = 501.0
+    assert not watched.seen.is_stuck(120.0)
 
 
 def test_a_pod_that_was_replaced_in_a_gap_of_the_watch_was_released() -> None:
@@ -291,6 +307,22 @@ def test_a_rank_that_fails_is_begun_again_by_its_job_until_that_gives_up() -> No
     watched.seen.jobs_changed([WatchChange(("race", "gang-1"), None, read_job(failed))])
     assert watched.seen.left == 0
     assert watched.times(9.0).outcome is GangOutcome.FAILED
+
+
+def test_ranks_of_a_job_that_has_failed_as_a_whole_have_failed_and_hold_no_node_any_more() -> None:
+    """They were never told to have ended: the gang was unfinished, and held its nodes until the end of the run."""
+    watched = Watched()
+    watched(1.0, 0, node="a", phase="Running")
+    watched(1.0, 1, node="b", phase="Running")
+    watched.clock.now = 5.0
+    failed = {"metadata": {"labels": {"swell.dev/experiment-gang": "gang-1"}}, "status": {"conditions": [FAILED]}}
+    watched.seen.jobs_changed([WatchChange(("race", "gang-1"), None, read_job(failed))])
+    watched.gone(5.5, 0)
+    watched.gone(5.5, 1)
+    assert watched.kinds()[-2:] == [(5.0, "failed", 0, False), (5.0, "failed", 1, False)]
+    assert (watched.seen.left, watched.times(9.0).outcome) == (0, GangOutcome.FAILED)
+    watched.clock.now = 60.0
+    assert watched.seen.is_stuck(30.0)
 
 
 FAILED = {"type": "Failed", "status": "True"}
@@ -358,33 +390,72 @@ def node(name: str, *, cpus: str = "4", ready: bool = True, simulated: bool = Fa
     }
 
 
+def usable(*nodes: dict[str, Any], pods: Sequence[dict[str, Any]] = ()) -> tuple[UsableNode, ...]:
+    return usable_nodes(nodes, pods, "race")
+
+
 def test_nodes_that_take_no_pods_are_no_part_of_the_cluster() -> None:
-    nodes = usable_nodes(
-        [
-            node("b"),
-            node("a", simulated=True, taints=[{"key": "kwok.x-k8s.io/node", "effect": "NoSchedule"}]),
-            node("cordoned", unschedulable=True),
-            node("lost", ready=False),
-            node("control", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
-        ]
+    nodes = usable(
+        node("b"),
+        node("a", simulated=True, taints=[{"key": "kwok.x-k8s.io/node", "effect": "NoSchedule"}]),
+        node("cordoned", unschedulable=True),
+        node("lost", ready=False),
+        node("control", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
     )
     assert [(one.name, one.is_simulated) for one in nodes] == [("a", True), ("b", False)]
     assert (capacity_of(nodes).cpus_milli, capacity_of(nodes).gpus) == (8000, 4)
 
 
 def test_a_gang_that_would_not_fit_into_the_empty_cluster_is_named() -> None:
-    nodes = [one.room for one in usable_nodes([node("a"), node("b")])]
+    nodes = [one.room for one in usable(node("a"), node("b"))]
     assert too_large([GANG], nodes) == ""
     assert "gang-2 has 5 ranks" in too_large([GANG, GangAsked("gang-2", 5, cpus_milli=1, gpus=1)], nodes)
     assert "hold 4" in too_large([GangAsked("gang-2", 5, cpus_milli=1500)], nodes)  # 1.5 CPUs: two on each node
 
 
-def test_pods_of_the_system_and_of_every_node_do_not_make_a_cluster_unclean() -> None:
-    def taking(namespace: str, name: str, *, phase: str = "Running", owner: str = "", cpu: str = "1") -> dict[str, Any]:
-        metadata = {"namespace": namespace, "name": name, "ownerReferences": [{"kind": owner}] if owner else []}
-        containers = [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
-        return {"metadata": metadata, "spec": {"containers": containers}, "status": {"phase": phase}}
+def test_what_pods_of_the_system_hold_is_no_room_for_gangs() -> None:
+    """Kueue admitted gangs for all that nodes have; on a real cluster a part of each is taken."""
+    pods = [
+        taking("kube-system", "dns", cpu="250m"),
+        taking("monitoring", "exporter", owner="DaemonSet", cpu="1"),
+        taking("kube-system", "ended", phase="Succeeded"),
+        taking("kube-system", "waiting", node=""),
+        taking("race", "gang-1-0"),
+        taking("kube-system", "large", node="b", cpu="5"),
+    ]
+    nodes = usable(node("a"), node("b"), pods=pods)
+    assert [(one.name, one.room.cpus_milli, one.room.memory_mib, one.room.gpus) for one in nodes] == [
+        ("a", 2750, 1024, 2),
+        ("b", 0, 1024, 2),
+    ]
+    assert capacity_of(nodes).cpus_milli == 2750
+    whole = GangAsked("gang-2", 1, cpus_milli=3000)
+    assert "hold 0" in too_large([whole], [one.room for one in nodes])
+    assert too_large([whole], [one.room for one in usable(node("a"))]) == ""
 
+
+def taking(
+    namespace: str,
+    name: str,
+    *,
+    phase: str = "Running",
+    owner: str = "",
+    cpu: str = "1",
+    image: str = "x",
+    node: str = "a",
+) -> dict[str, Any]:
+    metadata = {"namespace": namespace, "name": name, "ownerReferences": [{"kind": owner}] if owner else []}
+    containers = [{"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}]
+    return {"metadata": metadata, "spec": {"nodeName": node, "containers": containers}, "status": {"phase": phase}}
+
+
+def system_pods(cluster: str, *contenders: str) -> SystemPods:
+    named = ", ".join(contenders or ("default",))
+    text = f"workload: tiny\ncluster: {{kubernetes: {cluster}}}\ncontenders: [{named}]\n"
+    return SystemPods.of(parse_experiment(text, Path()))
+
+
+def test_pods_of_the_system_and_of_every_node_do_not_make_a_cluster_unclean() -> None:
     pods = [
         taking("kube-system", "dns"),
         taking("race", "gang-1-0"),
@@ -393,7 +464,27 @@ def test_pods_of_the_system_and_of_every_node_do_not_make_a_cluster_unclean() ->
         taking("default", "idle", cpu="0"),
         taking("team", "train"),
     ]
-    assert foreign_pods(pods, "race") == ("team/train",)
+    assert foreign_pods(pods, "race", system_pods("{}")) == ("team/train",)
+
+
+def test_pods_of_which_a_scheduler_consists_do_not_make_a_cluster_unclean() -> None:
+    """The chart of Fluence asks for a tenth of a CPU in a namespace of its own: no run of it was possible."""
+    pods = [
+        taking("flux", "fluence-1", cpu="100m", image="ghcr.io/flux-framework/fluence-sidecar@sha256:abc"),
+        taking("flux", "controller", image="localhost:5000/fluence-controller:v1"),
+        taking("certs", "webhook", image="quay.io/jetstack/cert-manager-webhook:v1"),
+        taking("team", "train", image="registry/fluence/lammps:latest"),
+        taking("team", "like", image="fluency"),
+    ]
+    assert foreign_pods(pods, "race", system_pods("{}")) == (
+        *("flux/fluence-1", "flux/controller", "certs/webhook", "team/train", "team/like"),
+    )
+    assert foreign_pods(pods, "race", system_pods("{}", "fluence")) == ("certs/webhook", "team/train", "team/like")
+    named = system_pods("{systemNamespaces: [certs, flux]}")
+    assert foreign_pods(pods, "race", named) == ("team/train", "team/like")
+    assert [named.has(pod) for pod in pods] == [True, True, True, False, False]
+    mine = system_pods("{}", "{name: mine, schedulerName: fluency}")
+    assert [one["metadata"]["name"] for one in pods if mine.has(one)] == ["like"]
 
 
 def test_what_is_kept_of_schedulers_has_the_digests_of_their_images() -> None:

@@ -172,6 +172,13 @@ def jobs_of(cluster: Cluster, path: str) -> list[Any]:
         return []
 
 
+def test_a_gang_that_runs_for_longer_than_stuck_after_is_measured_to_its_end(cluster: Cluster, tmp_path: Path) -> None:
+    asked = experiment(cluster, "{gangs: [{count: 1, size: 2, duration: 15s}]}", "[default]")
+    [run] = measured(asked, tmp_path)
+    assert (asked.stuck_s, run.facts.end, run.figures.done) == (10.0, RunEnd.COMPLETE, 1)
+    assert (run.times[0].run_s or 0) >= 15.0
+
+
 def test_a_contender_that_dies_while_it_is_measured_is_recorded_and_the_next_one_goes_on(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -186,6 +193,10 @@ def test_a_contender_that_dies_while_it_is_measured_is_recorded_and_the_next_one
     assert ends(runs) == {"swell": RunEnd.BROKEN, "default": RunEnd.COMPLETE}
     broken = next(run for run in runs if run.facts.contender == "swell")
     assert "swell ended" in broken.facts.detail
+    kept = {path.name for path in (tmp_path / "runs/1-swell").iterdir()}
+    assert kept == {"contender.json", "contender.log", "events.jsonl", "run.json"}
+    assert json.loads((tmp_path / "runs/1-swell/contender.json").read_text())["configuration"]["policy"] == "swell"
+    assert {path.name for path in (tmp_path / "runs/1-default").iterdir()} == {"events.jsonl", "run.json"}
 
 
 def test_an_installed_scheduler_is_used_by_its_name_and_one_that_is_not_there_is_recorded(

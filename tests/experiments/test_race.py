@@ -15,7 +15,7 @@ from swell.errors import Conflict, Rejected, Unavailable
 from swell.experiments.compare import compare
 from swell.experiments.events import EventKind
 from swell.experiments.experiment import ContenderWanted, Experiment, parse_experiment
-from swell.experiments.figures import RunEnd
+from swell.experiments.figures import RunEnd, RunFacts
 from swell.experiments.measure import GangAsked
 from swell.experiments.race import laps, race
 from swell.experiments.report import write_report
@@ -37,6 +37,17 @@ class Counting(SimulatedCluster):
         self.measured: list[tuple[str, int]] = []
         self._stops_at = stops_at
         self._error = error
+        self.unclean_after: int | None = None  #: so many clean-ups succeed, the next one does not
+        self.cleaned = 0
+
+    def contender_files(self) -> dict[str, bytes]:
+        name, repeat = self.measured[-1] if self.measured else ("nobody", 0)
+        return {"contender.log": f"{name} {repeat}".encode()}
+
+    def clean_up(self) -> None:
+        if self.cleaned == self.unclean_after:
+            raise Conflict("namespace 'swell-experiment' does not go away")
+        self.cleaned += 1
 
     def run(
         self, contender: ContenderWanted, gangs: Sequence[GangAsked], repeat: int, experiment: Experiment, progress: Any
@@ -99,6 +110,44 @@ def test_a_contender_that_breaks_is_recorded_and_the_others_go_on(tmp_path: Path
         ("the scheduler went away", 0, 12)
     ]
     assert len(folder.measured()) == 6
+
+
+def test_a_run_is_recorded_before_the_cluster_is_cleaned_up_and_none_begins_on_one_that_is_not_clean(
+    tmp_path: Path,
+) -> None:
+    """10,000 pods took longer to go than a deadline: the row that had just been measured was lost."""
+    cluster = Counting()
+    cluster.unclean_after = 2
+    with pytest.raises(Conflict, match="does not go away"):
+        measure(tmp_path / "out", cluster)
+    kept = {(run.facts.contender, run.facts.repeat) for run in ResultsFolder(tmp_path / "out").measured()}
+    assert (len(cluster.measured), kept) == (3, set(cluster.measured))
+
+    again = Counting()
+    folder = measure(tmp_path / "out", again)
+    assert (len(again.measured), len(folder.measured()), again.cleaned) == (3, 6, 3)
+
+
+def test_log_and_configuration_of_a_contender_are_kept_with_its_run_also_where_it_broke(tmp_path: Path) -> None:
+    """They were in a temporary folder, which was gone when somebody asked why a contender had ended."""
+    folder = measure(tmp_path / "out", Counting(stops_at=5, error=Unavailable))
+    [broken] = [run.facts for run in folder.measured() if run.facts.end is RunEnd.BROKEN]
+    kept = {path.parent.name: path.read_text() for path in folder.path.glob("runs/*/contender.log")}
+    last = kept.pop(f"{broken.repeat}-{broken.contender}")
+    assert kept == {f"{repeat}-{name}": f"{name} {repeat}" for name, repeat in ALL if (name, repeat) != _of(broken)}
+    assert last in kept.values()
+
+
+def _of(facts: RunFacts) -> tuple[str, int]:
+    return facts.contender, facts.repeat
+
+
+def test_the_cluster_is_cleaned_up_after_a_run_that_broke_or_was_interrupted(tmp_path: Path) -> None:
+    broken, interrupted = Counting(stops_at=0, error=Unavailable), Counting(stops_at=2)
+    measure(tmp_path / "broken", broken)
+    with pytest.raises(KeyboardInterrupt):
+        measure(tmp_path / "interrupted", interrupted)
+    assert (broken.cleaned, interrupted.cleaned) == (6, 3)
 
 
 def test_the_simulator_says_who_clogs(results: ResultsFolder) -> None:

@@ -8,6 +8,7 @@ from experiments.logs import gang, pod, run, submitted
 from swell.experiments.conclude import conclude, standings
 from swell.experiments.figures import MeasuredRun, RunEnd
 from swell.experiments.statistics import Average, Interval, Observed, interval, mean, paired_difference, quantile
+from swell.experiments.tables import summary_table
 
 
 def ended(*seconds: float) -> list[Observed]:
@@ -79,6 +80,66 @@ def test_who_does_not_finish_is_not_compared_by_the_times_of_its_survivors() -> 
             "compared."
         ),
     )
+
+
+def row(runs: list[MeasuredRun]) -> dict[str, str]:
+    table = summary_table(standings(runs))
+    return dict(zip(table.columns, table.rows[0], strict=True))
+
+
+def two(contender: str, *pairs: tuple[float, float]) -> list[MeasuredRun]:
+    """Runs of two gangs with these totals, of which each waits for a tenth of it."""
+    return [
+        run(
+            [gang("a", 1), gang("b", 1)],
+            [
+                event
+                for name, total in zip("ab", pair, strict=True)
+                for event in (submitted(name), *pod(name, 0, bound=total / 10, running=total / 10, succeeded=total))
+            ],
+            watched_s=max(pair),
+            contender=contender,
+            repeat=number,
+        )
+        for number, pair in enumerate(pairs, 1)
+    ]
+
+
+def test_every_number_of_the_table_has_its_interval_over_runs() -> None:
+    """Only the makespan had one, and a median was that of all gangs of all runs, which are no independent values."""
+    found = row(two("swell", (10, 30), (12, 32), (14, 34)))
+    half = 4.303 * 2 / 3**0.5
+    assert {name: found[name] for name in list(found)[:7]} == {
+        "contender": "swell",
+        "done": "6/6",
+        "makespan s": f"32.0 ± {half:.1f}",
+        "total mean s": f"22.0 ± {half:.1f}",
+        "total median s": f"12.0 ± {half:.1f}",
+        "total p99 s": f"32.0 ± {half:.1f}",
+        "wait mean s": f"2.2 ± {half / 10:.1f}",
+    }
+    assert found["clogged"] == "0% ± 0%"
+    assert [found[name].count("±") for name in ("used", "gangs/s", "pods/s")] == [1, 1, 1]
+    assert (found["CPU s"], found["memory MiB"]) == ("–", "–")
+
+
+def test_one_run_has_numbers_and_no_intervals() -> None:
+    found = row(two("swell", (10, 30)))
+    assert [found[name] for name in list(found)[2:7]] == ["30.0", "20.0", "10.0", "30.0", "2.0"]
+    assert "±" not in "".join(found.values())
+
+
+def test_what_is_a_lower_bound_or_known_of_survivors_only_has_no_interval() -> None:
+    found = row(stuck("default"))
+    assert [found[name] for name in list(found)[1:7]] == [
+        *("3/6", "not done after 99", "≥ 50.0", f"1.0 ± {0:.1f}", "–", "0.0 of 3"),
+    ]
+
+
+def test_there_is_no_median_where_one_run_has_none() -> None:
+    late = run([gang("a", 1)], [submitted("a")], watched_s=99.0, repeat=2, end=RunEnd.STUCK)
+    found = row([*spans("swell", 10), late])
+    assert [found[name] for name in list(found)[1:6]] == ["1/2", "not done after 99", "≥ 54.5", "–", "–"]
 
 
 def test_nobody_who_finishes_is_said_first() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from swell.errors import Rejected
 from swell.manifests.fields import (
     NAME,
+    OBJECT_NAME,
     describe,
     did_you_mean,
     is_true,
@@ -27,7 +28,7 @@ from swell.model.codec import Variables
 from swell.model.policy import POLICY_NAMES
 from swell.model.quantity import parse_cpus, parse_memory, parse_seconds
 
-REPEATS_MAX, GANGS_MAX, SIZE_MAX, NODES_MAX = 100, 20_000, 5_000, 20_000
+REPEATS_MAX, GANGS_MAX, SIZE_MAX, NODES_MAX, NAMESPACES_MAX = 100, 20_000, 5_000, 20_000, 50
 STUCK_S = 120.0
 RANK_IMAGE = "busybox:1.36"
 KUBERNETES_CONTENDERS = ("default", "coscheduling", "kueue", "fluence", "swell")
@@ -96,6 +97,7 @@ class ClusterWanted:
     context: str = ""  #: of the kubeconfig; empty: the one it names itself
     kubeconfig: str = ""  #: empty: where kubectl looks
     namespace: str = "swell-experiment"
+    system_namespaces: tuple[str, ...] = ()  #: beside Kubernetes' own: their pods belong to the cluster or a scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,13 +302,27 @@ def read_cluster(given: object) -> ClusterWanted:
 
 
 def _kubernetes(inner: dict[str, Any]) -> ClusterWanted:
-    refuse_unknown(inner, ("context", "kubeconfig", "namespace"), "cluster.kubernetes")
+    refuse_unknown(inner, ("context", "kubeconfig", "namespace", "systemNamespaces"), "cluster.kubernetes")
     return ClusterWanted(
         ClusterKind.KUBERNETES,
         context=take_text(inner.get("context", ""), "cluster.kubernetes.context"),
         kubeconfig=take_text(inner.get("kubeconfig", ""), "cluster.kubernetes.kubeconfig"),
         namespace=take_text(inner.get("namespace", "swell-experiment"), "cluster.kubernetes.namespace"),
+        system_namespaces=_system_namespaces(inner.get("systemNamespaces"), "cluster.kubernetes.systemNamespaces"),
     )
+
+
+def _system_namespaces(value: object, where: str) -> tuple[str, ...]:
+    given = take_list(value, where)
+    if len(given) > NAMESPACES_MAX:
+        raise Rejected(f"{where} has {len(given)} names; up to {NAMESPACES_MAX} are possible")
+    names = sorted({take_text(one, where) for one in given})
+    for name in names:
+        if not OBJECT_NAME.fullmatch(name):
+            raise Rejected(
+                f"{where} must be names of namespaces, as in [fluence, cert-manager], but has {describe(name)}"
+            )
+    return tuple(names)
 
 
 def read_contender(given: object, cluster: ClusterKind) -> ContenderWanted:

@@ -21,7 +21,7 @@ class RunEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Of the whole cluster."""
+    """Of the whole cluster, without what others hold there during all runs."""
 
     nodes: int
     cpus_milli: int

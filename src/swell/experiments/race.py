@@ -2,7 +2,7 @@
 
 Every repeat has every contender once, alone, with the same gangs, in an order of its own that the seed draws. A run
 that is in the folder is not measured again. What a contender cannot do ends its run and is recorded; the next one
-goes on.
+goes on. A run is recorded before the cluster is cleaned up, and on a cluster that is not clean no other one begins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +51,12 @@ class ClusterUnderTest(Protocol):
     ) -> tuple[RunFacts, tuple[RunEvent, ...]]:
         """One contender, alone, on a clean cluster. Raises `Unavailable` where it broke."""
 
+    def contender_files(self) -> Mapping[str, bytes]:
+        """Configuration and log of whom was measured last, by name of the file; empty: it is none of ours."""
+
+    def clean_up(self) -> None:
+        """Stop whom was measured last, and remove what it left. Raises `Conflict` where the cluster is not clean."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lap:
@@ -88,8 +94,11 @@ def race(
         for lap in laps(experiment, folder):
             if lap.is_done:
                 continue
-            facts, events = _measure(experiment, cluster, lap, progress)
-            folder.save(facts, events)
+            try:
+                facts, events = _measure(experiment, cluster, lap, progress)
+                folder.save(facts, events, cluster.contender_files())
+            finally:
+                cluster.clean_up()
             found.append(facts)
         return tuple(found)
 

@@ -23,8 +23,9 @@ figure { margin: 1.5rem 0; } svg { width: 100%; height: auto; } .note { color: #
 """
 NOTE = (
     "Times run from submission to completion. An unfinished gang counts with the time that it was watched: a mean with "
-    "≥ is a lower bound, and there is no median where more than half did not finish. ± is the 95 % interval of Student "
-    "over runs."
+    "≥ is a lower bound, and there is no median where more than half did not finish. A number is the mean of what each "
+    "run has, also of the runs' medians; ± is the 95 % interval of Student over runs, which needs two of them. What "
+    "is a lower bound, or known of some gangs only, has none."
 )
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # nothing is loaded, and nothing runs
 

@@ -4,6 +4,7 @@
     DIR/versions.json             of Swell, Python and the machine
     DIR/cluster/*.json            nodes, scheduler pods with image digests, topology: as it was before the first run
     DIR/runs/1-swell/events.jsonl raw events
+    DIR/runs/1-swell/contender.*  configuration (.json) and log of a contender that the experiment has started
     DIR/runs/1-swell/run.json     written last: a run without it was interrupted, and is measured again from its start
     DIR/report/                   page, plots and tables; made from the rest, can be made again
 
@@ -90,12 +91,14 @@ class ResultsFolder:
     def has(self, contender: str, repeat: int) -> bool:
         return (self._run(contender, repeat) / "run.json").exists()
 
-    def save(self, facts: RunFacts, events: Sequence[RunEvent]) -> None:
-        """Events first: a run counts from the moment when run.json is there."""
+    def save(self, facts: RunFacts, events: Sequence[RunEvent], files: Mapping[str, bytes]) -> None:
+        """run.json last: a run counts from the moment when that is there. `files`: what else is kept, by name."""
         folder = self._run(facts.contender, facts.repeat)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         write_events(folder / "events.jsonl", events)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
         write_json(folder / "run.json", to_document(facts))
 
     def load(self, contender: str, repeat: int) -> tuple[RunFacts, tuple[RunEvent, ...]]:

@@ -65,6 +65,13 @@ class SimulatedCluster:
     def close(self) -> None:
         """Nothing is held."""
 
+    def contender_files(self) -> dict[str, bytes]:
+        """Policies are configured by their names."""
+        return {}
+
+    def clean_up(self) -> None:
+        """Every simulation has a cluster of its own."""
+
     def run(
         self,
         contender: ContenderWanted,

@@ -1,15 +1,57 @@
-"""What waits, and how far has it come? For a run that is given up."""
+"""Does a run still make progress, and what waits when it is given up as stuck?
+
+*Progress* is what happens for the first time, and a whole gang that runs: all its ranks at the same moment. What is
+done again and again is none, and neither is a gang that is not whole, however long its ranks run: they wait for the
+others.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from swell.experiments.events import LEAVES, EventKind, RunEvent
+from swell.experiments.events import ENDS, LEAVES, EventKind, RunEvent
 from swell.experiments.measure import GangAsked
 from swell.model.quantity import number_of
 
 NAMED_MAX = 8  # gangs in a sentence; the events have all of them
+STEPS = ENDS | {EventKind.SUBMITTED, EventKind.CREATED, EventKind.BOUND, EventKind.RUNNING}  # towards the end of a gang
+
+
+class RunProgress:
+    """Decided on the events of a run alone, in the order in which they are told."""
+
+    def __init__(self, gangs: Sequence[GangAsked]) -> None:
+        self._sizes = {gang.name: gang.size for gang in gangs}
+        self._seen: set[tuple[str, int | None, EventKind]] = set()
+        self._running: defaultdict[str, set[int]] = defaultdict(set)
+        self._whole: set[str] = set()  #: gangs of which all ranks run
+        self._last = 0.0
+
+    def apply(self, event: RunEvent) -> None:
+        what = event.gang, event.rank, event.kind
+        was_whole = event.gang in self._whole
+        self._follow(event)
+        if was_whole or (event.kind in STEPS and what not in self._seen):
+            self._last = max(self._last, event.at)
+        self._seen.add(what)
+
+    def _follow(self, event: RunEvent) -> None:
+        running = self._running[event.gang]
+        if event.rank is None and event.kind is EventKind.DELETED:
+            running.clear()
+        elif event.rank is not None and event.kind is EventKind.RUNNING:
+            running.add(event.rank)
+        elif event.rank is not None and event.kind in LEAVES:
+            running.discard(event.rank)
+        if len(running) >= self._sizes[event.gang]:
+            self._whole.add(event.gang)
+        else:
+            self._whole.discard(event.gang)
+
+    def is_stuck(self, now_s: float, stuck_s: float) -> bool:
+        """Was there none for longer than that?"""
+        return not self._whole and now_s - self._last > stuck_s
 
 
 def describe_waiting(

@@ -23,7 +23,7 @@ SCHEDULER_COLUMNS = (
     *("size", "experiment", "scheduler", "log_time", "external_recorded_time", "submit_to_completion_time"),
 )
 SUMMARY_COLUMNS = (
-    *("contender", "done", "makespan s (95 %)", "total mean s", "total median s", "total p99 s", "wait mean s"),
+    *("contender", "done", "makespan s", "total mean s", "total median s", "total p99 s", "wait mean s"),
     *("used", "clogged", "gangs/s", "pods/s", "CPU s", "memory MiB"),
 )
 KNOWN_COLUMNS = ("scheduler", "experiment", "done", "total_time mean", "total_time std", "run_time mean")
@@ -49,25 +49,56 @@ def summary_table(found: Sequence[ContenderRuns]) -> TextTable:
 
 
 def _summary(one: ContenderRuns) -> tuple[str, ...]:
-    totals = [time for run in one.runs for time in run.totals()]
-    waits = [Observed(times.wait_s) for run in one.runs for times in run.times if times.wait_s is not None]
+    totals = [run.totals() for run in one.runs]
     figures = [run.figures for run in one.runs]
-    average = mean(totals)
     return (
         one.contender,
         f"{one.done}/{one.gangs}",
         _makespan(one),
-        MISSING if average is None else str(average),
-        _number(quantile(totals, 0.5)),
-        _number(quantile(totals, 0.99)),
-        MISSING if not waits else f"{mean(waits)}" + ("" if len(waits) == len(totals) else f" of {len(waits)}"),
-        f"{fmean(figure.utilization for figure in figures):.0%}",
-        f"{fmean(figure.clogged for figure in figures):.0%}",
-        _mean_of([figure.gangs_per_s for figure in figures], 2),
-        _mean_of([figure.pods_per_s for figure in figures], 1),
-        _mean_of([figure.cpu_s for figure in figures], 1),
-        _mean_of([figure.memory_mib for figure in figures], 0),
+        _means(totals),
+        _quantiles(totals, 0.5),
+        _quantiles(totals, 0.99),
+        _waits(one.runs),
+        _over_runs([100 * figure.utilization for figure in figures], 0, "%"),
+        _over_runs([100 * figure.clogged for figure in figures], 0, "%"),
+        _over_runs([figure.gangs_per_s for figure in figures], 2),
+        _over_runs([figure.pods_per_s for figure in figures], 1),
+        _over_runs([figure.cpu_s for figure in figures], 1),
+        _over_runs([figure.memory_mib for figure in figures], 0),
     )
+
+
+def _over_runs(values: Sequence[float | None], digits: int, unit: str = "") -> str:
+    """Mean of what each run has, with its interval; with one run there is none. A run that has no value counts not."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return MISSING
+    found = interval(known)
+    more = "" if found is None else f" ± {found.high - found.mean:.{digits}f}{unit}"
+    return f"{fmean(known):.{digits}f}{unit}{more}"
+
+
+def _means(totals: Sequence[Sequence[Observed]]) -> str:
+    """A lower bound has no interval: nobody knows how far off it is."""
+    together = mean([time for run in totals for time in run])
+    if together is None or together.is_lower_bound:
+        return MISSING if together is None else str(together)
+    return _over_runs([fmean(time.seconds for time in run) for run in totals], 1)
+
+
+def _quantiles(totals: Sequence[Sequence[Observed]], part: float) -> str:
+    """None where any run has none: that of the others would be one of survivors."""
+    found = [quantile(run, part) for run in totals]
+    return MISSING if None in found else _over_runs(found, 1)
+
+
+def _waits(runs: Sequence[MeasuredRun]) -> str:
+    """Of how many gangs, where not all were bound whole; those are survivors, and have no interval."""
+    found = [[times.wait_s for times in run.times if times.wait_s is not None] for run in runs]
+    together = [wait for waits in found for wait in waits]
+    if len(together) < sum(len(run.times) for run in runs):
+        return f"{fmean(together):.1f} of {len(together)}" if together else MISSING
+    return _over_runs([fmean(waits) for waits in found], 1)
 
 
 def _makespan(one: ContenderRuns) -> str:
@@ -75,17 +106,11 @@ def _makespan(one: ContenderRuns) -> str:
     if len(spans) < len(one.runs):
         watched = max(run.figures.at_least_s for run in one.runs)
         return f"not done after {watched:.0f}"
-    known = interval(spans)
-    return f"{fmean(spans):.1f}" if known is None else f"{known.mean:.1f} ± {known.high - known.mean:.1f}"
+    return _over_runs(spans, 1)
 
 
 def _number(value: float | None) -> str:
     return MISSING if value is None else f"{value:.1f}"
-
-
-def _mean_of(values: Sequence[float | None], digits: int) -> str:
-    known = [value for value in values if value is not None]
-    return f"{fmean(known):.{digits}f}" if known else MISSING
 
 
 def known_table(found: Sequence[ContenderRuns]) -> TextTable:

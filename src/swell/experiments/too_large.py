@@ -13,7 +13,7 @@ from swell.model.resources import Resources
 
 
 def refuse_too_large(experiment: Experiment, rooms: Sequence[Resources]) -> None:
-    """`rooms`: what each node has when it is empty. A gang that never fits would wait in every run."""
+    """`rooms`: what each node has while no gang runs. A gang that never fits would wait in every run."""
     for repeat in range(1, experiment.repeats + 1):
         problem = too_large(draw_gangs(experiment.workload, experiment.seed, repeat), rooms)
         if problem:

@@ -237,8 +237,9 @@ class ApiServer:
         found = [state[key] for key in sorted(state) if _matches(place, request, state[key])]
         limit = int(request.query.get("limit") or len(found) or 1)
         items = [_without_kind(item) for item in found[start : start + limit]]
-        metadata = {"resourceVersion": str(at)}
+        metadata: dict[str, Any] = {"resourceVersion": str(at)}
         if start + limit < len(found):
+            metadata["remainingItemCount"] = len(found) - start - limit
             metadata["continue"] = base64.b64encode(json.dumps([at, start + limit]).encode()).decode()
         return {"kind": "List", "apiVersion": place.api_version, "metadata": metadata, "items": items}
 

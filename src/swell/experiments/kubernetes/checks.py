@@ -11,7 +11,7 @@ from swell.errors import Conflict, Denied, Rejected
 from swell.experiments.experiment import Experiment, ObjectForm
 from swell.experiments.kubernetes.contender import ClusterContender, Rights
 from swell.experiments.kubernetes.namespace import NAMESPACES, ExperimentNamespace
-from swell.experiments.kubernetes.nodes import UsableNode, foreign_pods
+from swell.experiments.kubernetes.nodes import SystemPods, UsableNode, foreign_pods
 from swell.experiments.kubernetes.render import JOBS
 from swell.experiments.too_large import refuse_too_large
 from swell.model.quantity import number_of
@@ -38,8 +38,7 @@ def refuse_unmeasurable(
             "the cluster has simulated nodes (kwok's) and real ones, and a gang would be spread over both; cordon "
             "those that are not to be measured (`kubectl cordon NODE`)"
         )
-    refuse_too_large(experiment, [node.room for node in nodes])
-    foreign = foreign_pods(pods, namespace.name)
+    foreign = foreign_pods(pods, namespace.name, SystemPods.of(experiment))
     if foreign:
         named = ", ".join(foreign[:NAMED_MAX]) + (
             f" and {len(foreign) - NAMED_MAX} more" if foreign[NAMED_MAX:] else ""
@@ -47,8 +46,10 @@ def refuse_unmeasurable(
         raise Conflict(
             f"the cluster is not clean: room on its nodes is taken by {number_of(len(foreign), 'pod')} ({named}); "
             "end them, or measure on a cluster of its own: what others use meanwhile would be counted as the "
-            "contender's fault"
+            "contender's fault. Pods that belong to the cluster or to a scheduler are not counted where the file names "
+            "their namespace (cluster.kubernetes.systemNamespaces)"
         )
+    refuse_too_large(experiment, [node.room for node in nodes])  # after that: what the pods of others take is not there
     for contender in contenders:
         contender.check()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from swell.experiments.kubernetes.contenders import contender_of
 from swell.experiments.kubernetes.measured import measure
 from swell.experiments.kubernetes.namespace import ExperimentNamespace
 from swell.experiments.kubernetes.nodes import (
-    SYSTEM_NAMESPACES,
+    SystemPods,
     capacity_of,
     describe_nodes,
     describe_scheduler_pods,
@@ -47,9 +47,11 @@ class KubernetesCluster:
         self._experiment = experiment
         self._namespace = ExperimentNamespace(self._client, wanted.namespace, folder)
         self._nodes = self._client.list(Selection(NODES)).items
-        self._usable = usable_nodes(self._nodes)
+        self._usable = usable_nodes(self._nodes, self._pods(), wanted.namespace)
         self.capacity = capacity_of(self._usable)
         self._is_warm = False
+        self._undo = ExitStack()  #: of the run that was begun last
+        self._measured: ClusterContender | None = None  #: in it; None: cleaned up
 
     def close(self) -> None:
         """What a run leaves for the next one, and nobody else wants, is taken away."""
@@ -75,11 +77,11 @@ class KubernetesCluster:
     # -- what is kept of it ------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        system = [pod for pod in self._pods() if pod["metadata"]["namespace"] in SYSTEM_NAMESPACES]
+        system = SystemPods.of(self._experiment)
         return {
             "nodes": describe_nodes(self._nodes),
             "topology": describe_topology(self._nodes),
-            "scheduler-pods": describe_scheduler_pods(system),
+            "scheduler-pods": describe_scheduler_pods(pod for pod in self._pods() if system.has(pod)),
         }
 
     def versions(self) -> dict[str, str]:
@@ -101,25 +103,26 @@ class KubernetesCluster:
         experiment: Experiment,
         progress: Callable[[int, int], None],
     ) -> tuple[RunFacts, tuple[RunEvent, ...]]:
-        """Whatever happens, the contender is stopped and what was made is removed, in this order: a controller that
-        holds on to its objects has to let them go."""
-        with tempfile.TemporaryDirectory(prefix="swell-experiment-") as scratch:
-            measured = self._contender(contender, Path(scratch))
-            self._namespace.make()
-            try:
-                if not self._is_warm:
-                    pull_images(self._client, experiment, self._usable)
-                    self._is_warm = True
-                measured.start()
-                return measure(self._client, measured, gangs, repeat, experiment, self._usable, progress)
-            finally:
-                self._clean_up(measured)
+        self._namespace.remove()  # what a crash has left
+        scratch = self._undo.enter_context(tempfile.TemporaryDirectory(prefix="swell-experiment-"))
+        self._measured = measured = self._contender(contender, Path(scratch))
+        self._undo.callback(measured.stop)
+        self._undo.callback(self._namespace.remove)
+        self._namespace.make()
+        if not self._is_warm:
+            pull_images(self._client, experiment, self._usable)
+            self._is_warm = True
+        measured.start()
+        return measure(self._client, measured, gangs, repeat, experiment, self._usable, progress)
 
-    def _clean_up(self, measured: ClusterContender) -> None:
-        try:
-            self._namespace.remove()
-        finally:
-            measured.stop()
+    def contender_files(self) -> dict[str, bytes]:
+        return {} if self._measured is None else self._measured.files()
+
+    def clean_up(self) -> None:
+        """What was made is removed first, and then the contender is stopped: a controller that holds on to its objects
+        has to let them go."""
+        self._measured = None
+        self._undo.close()
 
 
 def _has_info(node: Document) -> bool:

@@ -37,7 +37,7 @@ class Surroundings:
     client: ApiClient
     namespace: str  #: of the experiment
     capacity: Capacity
-    memory_mib: int  #: of all nodes together
+    memory_mib: int  #: of all nodes together, without what others hold
     programs: Path | None  #: what --programs named
     scratch: Path  #: a folder for configuration and logs, for as long as the contender runs
 
@@ -51,6 +51,7 @@ class ClusterContender:
         self.wanted = wanted
         self.around = around
         self.program: ContenderProgram | None = None  #: None: none of ours runs
+        self.configuration: Document = {}  #: that the program was given
 
     def version(self) -> str:
         return "as installed"
@@ -65,6 +66,13 @@ class ClusterContender:
         """Nothing of it is left running."""
         if self.program is not None:
             self.program.stop()
+
+    def files(self) -> dict[str, bytes]:
+        """What is kept of it with the results; no credentials, which are in a kubeconfig of its own."""
+        if self.program is None:
+            return {}
+        started = {"command": self.program.argv, "configuration": self.configuration}
+        return {"contender.json": json.dumps(started, indent=1).encode(), "contender.log": self.program.log()}
 
     def usage(self) -> Usage | None:
         """None: its processes are not ours to look at."""

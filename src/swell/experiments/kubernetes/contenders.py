@@ -39,6 +39,7 @@ from swell.experiments.kubernetes.contender import (
     write_kubeconfig,
 )
 from swell.experiments.kubernetes.kueue import Kueue
+from swell.experiments.kubernetes.nodes import runs_scheduler
 from swell.experiments.kubernetes.observe import GangPlan
 from swell.experiments.kubernetes.programs import LOOPBACK, ContenderProgram, Module, find_module, free_port, says_ok
 from swell.experiments.kubernetes.render import POD_GROUPS
@@ -75,7 +76,8 @@ class Coscheduling(ClusterContender):
         apply_crds(self.around.client, [module.files / COSCHEDULING_CRD], (POD_GROUPS,))
         kubeconfig = write_kubeconfig(self.around.client.access, scratch / "kubeconfig")
         config = scratch / "coscheduling.json"
-        config.write_text(json.dumps(coscheduling_configuration(kubeconfig)))
+        self.configuration = coscheduling_configuration(kubeconfig)
+        config.write_text(json.dumps(self.configuration))
         port = free_port()
         serving = (f"--bind-address={LOOPBACK}", f"--secure-port={port}", f"--cert-dir={scratch}")
         argv: list[str | Path] = [module.program, f"--config={config}", *serving]
@@ -109,8 +111,7 @@ def coscheduling_configuration(kubeconfig: Path) -> Document:
 class Fluence(ClusterContender):
     def check(self) -> None:
         pods = self.around.client.list(Selection(PODS)).items
-        images = (container.get("image", "") for pod in pods for container in pod["spec"]["containers"])
-        if not any("fluence" in image for image in images):
+        if not any(runs_scheduler(pod, self.wanted.scheduler) for pod in pods):
             raise Rejected(
                 "contender fluence is not installed: no pod of the cluster has an image of that name; install it from "
                 "its helm chart (docs/experiments.md says how), or leave it out"
@@ -143,11 +144,11 @@ class SwellServer(ClusterContender):
     def start(self) -> None:
         self._state.prepare()
         kubeconfig = write_kubeconfig(self.around.client.access, self.around.scratch / "kubeconfig")
-        settings = {
+        self.configuration = {
             "cluster": {"kubeconfig": str(kubeconfig), "namespace": self.around.namespace},
             "policy": self.wanted.policy or "swell",
         }
-        words = ("--state", str(self._state.root), "--settings", json.dumps(settings))
+        words = ("--state", str(self._state.root), "--settings", json.dumps(self.configuration))
         self.program = ContenderProgram("swell", module_argv("swell.server", *words), self._state.server_log)
         self.program.start()
         self.program.wait_until(self._has_nodes)

@@ -1,9 +1,10 @@
 """Kueue as a contender: it admits a gang when its quota has room for the whole, and the cluster's scheduler places it.
 
-The quota is what all nodes hold together. Its controller runs here without its webhooks, whose two services Jobs of an
-experiment do not need: they are created suspended, with the label of the queue. Where Kueue is installed, nothing of
-it is started, and it only gets a queue. A gang that was admitted and of which not all pods are ready after a minute is
-evicted and tried again (`waitForPodsReady`), as Kueue's own page on all-or-nothing scheduling has it.
+The quota is what all nodes together have left beside pods of the system. Its controller runs here without its
+webhooks, whose two services Jobs of an experiment do not need: they are created suspended, with the label of the queue.
+Where Kueue is installed, nothing of it is started, and it only gets a queue. A gang that was admitted and of which not
+all pods are ready after a minute is evicted and tried again (`waitForPodsReady`), as Kueue's own page on all-or-nothing
+scheduling has it.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ class Kueue(ClusterContender):
         kubeconfig = write_kubeconfig(self.around.client.access, scratch / "kubeconfig")
         health = f"{LOOPBACK}:{free_port()}"
         config = scratch / "kueue.json"
-        config.write_text(json.dumps(self._configuration(health)))
+        self.configuration = self._configuration(health)
+        config.write_text(json.dumps(self.configuration))
         argv: list[str | Path] = [module.program, f"--kubeconfig={kubeconfig}", f"--config={config}"]
         for tries_left in reversed(range(TRIES_MAX)):
             self.program = ContenderProgram("kueue", argv, scratch / "kueue.log")

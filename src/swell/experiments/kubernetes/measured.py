@@ -1,4 +1,4 @@
-"""One run on a cluster: gangs are submitted when it is their turn, and watched until all have ended or nothing happens.
+"""One run on a cluster: gangs are submitted when it is their turn, and watched until all have ended or it is stuck.
 
 Nothing is polled: stages of ranks come from watches. On simulated nodes a gang's program is played: it begins when its
 last rank runs and ends so many seconds later, when the status of its pods says so; whoever takes a rank away meanwhile
@@ -146,7 +146,7 @@ class _Run:
             now = seen.now()
             if now > longest_s:
                 return RunEnd.OUT_OF_TIME
-            if submitting.is_done and now - seen.progress_at > stuck_s:
+            if submitting.is_done and seen.is_stuck(stuck_s):
                 return RunEnd.STUCK
             time.sleep(LOOK_S)
         progress(total, total)

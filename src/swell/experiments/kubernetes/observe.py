@@ -18,6 +18,7 @@ from swell.engines.kubernetes.watch.observed_objects import INDEX, moment
 from swell.experiments.events import EventKind, RunEvent
 from swell.experiments.kubernetes.render import GANG_LABEL, RANK_LABEL
 from swell.experiments.measure import GangAsked, clock_difference
+from swell.experiments.stuck import RunProgress
 
 #: Conditions of a Job, JobSet, PyTorchJob, MPIJob: how it has ended
 ENDINGS = {
@@ -127,10 +128,9 @@ class GangsObserved:
         self._running: defaultdict[str, dict[int, str]] = defaultdict(dict)  #: gang → rank → name of its pod
         self._ended: defaultdict[str, dict[int, EventKind]] = defaultdict(dict)
         self._whole_since: dict[str, float] = {}
-        self._seen: set[tuple[str, int, EventKind]] = set()
+        self._progress = RunProgress(gangs)
         self._why: dict[tuple[str, str], str] = {}  #: gang and pod → why it waits
         self._over: set[str] = set()
-        self.progress_at = 0.0  #: when something happened for the first time; a repetition is no progress
 
     # -- what watches say --------------------------------------------------------------------------------------
 
@@ -151,22 +151,21 @@ class GangsObserved:
                     continue
                 if change.after is None:
                     self._add(RunEvent(now, EventKind.DELETED, seen.gang))
-                if change.after is not None and seen.end is EventKind.SUCCEEDED:
-                    self._end_all(seen.gang, now)
+                if change.after is not None and seen.end is not None:
+                    self._end_all(seen.gang, seen.end, now)
                 if change.after is None or seen.end is not None:
                     self._over.add(seen.gang)
 
-    def _end_all(self, gang: str, now: float) -> None:
-        """Ranks that only serve a leader are over with it, and are told to stop."""
+    def _end_all(self, gang: str, end: EventKind, now: float) -> None:
+        """Ranks that only serve a leader are over with it, and are told to stop; so are those of a Job that failed."""
         for rank in self._running[gang]:
-            self._add(RunEvent(now, EventKind.SUCCEEDED, gang, rank, detail="with the whole"))
-        self._ended[gang].update(dict.fromkeys(self._running.pop(gang, {}), EventKind.SUCCEEDED))
+            self._add(RunEvent(now, end, gang, rank, detail="with the whole"))
+        self._ended[gang].update(dict.fromkeys(self._running.pop(gang, {}), end))
 
     def submitted(self, gang: str, at: float) -> None:
         """`at`: when its first object was sent; the API server has it by now."""
         with self._lock:
             self._add(RunEvent(at, EventKind.SUBMITTED, gang))
-            self.progress_at = self._clock()
 
     def planned(self, plans: Mapping[str, GangPlan]) -> None:
         """Told at the end of a run."""
@@ -222,7 +221,6 @@ class GangsObserved:
                     is_late=stage is not fresh[-1],
                 )
             )
-            self._note_progress((after.gang, rank, stage), now)
         self._why[after.gang, after.name] = after.why
         self._keep(after, rank, now)
 
@@ -251,13 +249,9 @@ class GangsObserved:
         self._whole_since.pop(seen.gang, None)
         self._add(RunEvent(now, EventKind.RELEASED if seen.node else EventKind.DELETED, seen.gang, rank))
 
-    def _note_progress(self, what: tuple[str, int, EventKind], now: float) -> None:
-        if what not in self._seen:
-            self._seen.add(what)
-            self.progress_at = now
-
     def _add(self, event: RunEvent) -> None:
         self._events.append(event)
+        self._progress.apply(event)
 
     # -- what is asked -----------------------------------------------------------------------------------------
 
@@ -273,6 +267,11 @@ class GangsObserved:
         """Gangs that have not ended."""
         with self._lock:
             return len(self._gangs) - len(self._over)
+
+    def is_stuck(self, stuck_s: float) -> bool:
+        """Was there no progress for longer than that?"""
+        with self._lock:
+            return self._progress.is_stuck(self._clock(), stuck_s)
 
     def now(self) -> float:
         """Seconds since the run began."""

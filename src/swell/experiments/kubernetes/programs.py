@@ -27,6 +27,7 @@ READY_S_MAX = 60.0
 ENDED_S_MAX = 10.0
 LOOK_S = 0.1
 QUOTED = 600  # characters of a log
+LOG_BYTES_MAX = 2**20  # that are kept of one; a scheduler that logs each of 10,000 pods writes many times that
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 HOW_TO_GET = (
     "build it from its pinned module in Swell's source folder with `.venv/bin/python -m tests.cluster build {name}` "
@@ -71,7 +72,7 @@ class ContenderProgram:
 
     def __init__(self, name: str, argv: Sequence[str | Path], log: Path) -> None:
         self.name = name
-        self._argv = [str(word) for word in argv]
+        self.argv = [str(word) for word in argv]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,7 +81,7 @@ class ContenderProgram:
         dies_with_us = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*dies_with_us, *self._argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                [*dies_with_us, *self.argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
 
     def wait_until(self, is_ready: Callable[[], bool]) -> None:
@@ -114,9 +115,27 @@ class ContenderProgram:
             self._process.kill()
             self._process.wait()
 
+    def log(self) -> bytes:
+        """Its beginning and its end, where it is long."""
+        return shortened(self._log, LOG_BYTES_MAX)
+
     def _tail(self) -> str:
         lines = self._log.read_text(errors="replace")[-QUOTED:].strip().splitlines()
         return " | ".join(lines[-3:]) or f"it said nothing; see {self._log}"
+
+
+def shortened(path: Path, bytes_max: int) -> bytes:
+    """The first and the last half of so many bytes of a file; one that is not there is empty."""
+    try:
+        with path.open("rb") as file:
+            size, half = os.fstat(file.fileno()).st_size, bytes_max // 2
+            if size <= bytes_max:
+                return file.read(bytes_max)
+            begin = file.read(half)
+            file.seek(size - half)
+            return b"%b\n... %d bytes are left out here ...\n%b" % (begin, size - 2 * half, file.read(half))
+    except FileNotFoundError:
+        return b""
 
 
 def usage_of(pid: int) -> Usage:

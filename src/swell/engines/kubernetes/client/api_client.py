@@ -60,6 +60,7 @@ class Page:
     items: tuple[Document, ...]
     resource_version: str  #: the same for all pages of one list
     continues: str | None  #: what gets the next page; None: this was the last
+    after: int = 0  #: objects after this page, as far as the API server counts them
 
 
 class ApiClient:
@@ -298,7 +299,8 @@ def _page(document: Document, resource: Resource) -> Page:
     named = {"apiVersion": resource.api_version, "kind": resource.kind}
     metadata = document["metadata"]
     items = tuple({**named, **item} for item in document.get("items") or ())
-    return Page(items, metadata["resourceVersion"], metadata.get("continue") or None)
+    after = metadata.get("remainingItemCount") or 0
+    return Page(items, metadata["resourceVersion"], metadata.get("continue") or None, after)
 
 
 def _given(fields: Document) -> Document:
