@@ -25,7 +25,7 @@ def render_task(order: WorkerOrder, options: AzureBatchOptions) -> Document:
     task: Document = {
         "id": order.id,
         "displayName": f"Swell worker of pool {order.pool}",
-        "commandLine": shlex.join(words_with_token_variable(replace(order, worker=worker))),
+        "commandLine": shlex.join(words_with_token_variable(replace(order, worker=worker), comes_again=True)),
         "containerSettings": {"imageName": options.image, "containerRunOptions": run_options(order, options)},
         "environmentSettings": [{"name": TOKEN_VARIABLE, "value": order.token}],
         "outputFiles": [_upload(order, options)],
