@@ -57,13 +57,13 @@ def submit(service: Service, **spec: Any) -> Answer:
     return service.ask("POST", "/jobs", {**submission("large", **spec), "wait_for_nodes": False})
 
 
-def register(service: Service, node: Node) -> None:
+def register(service: Service, node: Node, **terms: Any) -> None:
     """A worker of the pool comes."""
     shown = service.ask("POST", "/pools/worker-token", {}).json["token"]
-    headers = {"Swell-Worker": ID, "Swell-Worker-Key": "a" * 40}
-    body = {"node": node_document(node), "version": 0, "terms": {"lease_s": 600.0}}
+    headers = {"Swell-Worker": node.id, "Swell-Worker-Key": "a" * 40}
+    body = {"node": node_document(node), "version": 0, "terms": {"lease_s": 600.0, **terms}}
     assert service.ask("POST", "/workers/sync", body, token=shown, headers=headers).status == 200
-    until_node(service)
+    until_node(service, node.id)
 
 
 def reason(service: Service, job: int, *words: str) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def reason(service: Service, job: int, *words: str) -> dict[str, Any]:
     return told
 
 
-def until_node(service: Service, *, is_there: bool = True) -> None:
+def until_node(service: Service, name: str = ID, *, is_there: bool = True) -> None:
     """The worker is among the nodes of the latest plan, or gone from them."""
     end = time.monotonic() + WAIT_S
-    while any(node.id == ID for node in service.controller.snapshot.nodes) is not is_there:
+    while any(node.id == name for node in service.controller.snapshot.nodes) is not is_there:
         assert time.monotonic() < end, service.controller.snapshot.nodes
         time.sleep(0.01)
 
@@ -269,6 +269,21 @@ def test_what_the_backend_has_seen_end_is_given_up_at_once(service: Service) -> 
     assert any(node.id == ID for node in service.controller.snapshot.nodes)
     sync(service, report(workers=(worker("ended", is_gone=True),)))
     until_node(service, is_there=False)
+
+
+@pytest.mark.parametrize(("last_run", "is_there"), [(0, False), (2, False), (3, True)])
+def test_the_end_of_a_worker_that_was_started_again_gives_up_its_last_run_and_none_before(
+    service: Service, last_run: int, is_there: bool
+) -> None:
+    """Its node was not found by the worker's id, so its lease was waited for, and `pool ps` had no node."""
+    sync(service, report(workers=(worker(),)))
+    register(service, Node(f"{ID}-r2", 128000, 65536), backend={"backend": "slurm", "id": "17", "log": ""})
+    assert sync(service, report(workers=(worker("running"),))).known == (ID,)
+    (pool,) = service.ask("GET", "/pools").json["pools"]
+    assert pool["workers"][0]["node"] == "idle"
+    sync(service, report(workers=(worker("ended", is_gone=True, last_run=last_run),)))
+    until_node(service, f"{ID}-r2", is_there=is_there)
+    assert any(node.id == f"{ID}-r2" for node in service.controller.snapshot.nodes) is is_there
 
 
 @pytest.mark.parametrize("was_named", [False, True])

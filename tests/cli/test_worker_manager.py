@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from pools.fake_slurm import FakeSlurm
 from swell.cli.doors.run_scheduler import main as scheduler
 from swell.cli.doors.worker_manager import _kinds, _of_kind, main
 from swell.cli.pool_process import PoolCommand
-from swell.foreign.worker_manager import COMMON
+from swell.foreign.worker_manager import COMMON, ManagerCache, shared_cache
 from swell.model.pool import POOL_NAME
 
 #: what CodaLab's program takes, by backend
@@ -98,8 +99,15 @@ WHOLE_SHARED = (
 PASSED_DOWN = (
     "--tag lab --tag-exclusive --group vision --idle-seconds 300 --exit-after-num-runs 4 --exit-on-exception "
     "--pass-down-termination --preemptible --max-work-dir-size 10240MiB --delete-work-dir-on-exit "
-    "--max-fetch-retries 5 --checkin-frequency-seconds 10"
+    "{cache}--max-fetch-retries 5 {size}--checkin-frequency-seconds 10"
 )
+CACHE_OF = {"kubernetes": {"cache": "--cache /mnt/nfs/swell-cache ", "size": "--max-cache-size 10240MiB "}}
+SHM_OF = {
+    "aws-batch": '"sharedMemorySize": 2048',
+    "azure-batch": "--shm-size=2048m",
+    "slurm-batch": "--container-options --shm-size=2g",
+    "kubernetes": "sizeLimit: 2048Mi",
+}
 
 
 @pytest.mark.parametrize("backend", WHOLE)
@@ -115,7 +123,9 @@ def test_a_command_line_with_every_option_is_taken_and_no_secret_of_it_is_repeat
     assert sorted(explained) == sorted({"--server", *said} - {"--once"})
     assert "c2VjcmV0" not in done.output
     words = re.sub(r"[\s\"',-]+", " ", done.stdout)
-    assert re.sub(r"[\s\"',-]+", " ", PASSED_DOWN) in words.replace("spot notice ", "")  # which AWS adds
+    passed = PASSED_DOWN.format(**CACHE_OF.get(backend, {"cache": "", "size": ""}))
+    assert re.sub(r"[\s\"',-]+", " ", passed) in words.replace("spot notice ", "")  # which AWS adds
+    assert SHM_OF[backend] in done.stdout
 
 
 def test_a_zero_means_what_it_meant_no_limit_of_runs_and_no_pause_between_workers() -> None:
@@ -227,3 +237,145 @@ def test_the_scheduler_takes_such_beginnings_too_also_of_switches() -> None:
 
     short, whole = "--batch 8 --is_s --disable no", "--batch_size 8 --is_single_gpu --disable_gpu_sharing no"
     assert read(f"job --script x.py {short}") == read(f"job --script_path x.py {whole}")
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "told"),
+    [
+        (
+            "slurm-batch --job-name GPU_worker",
+            "--job-name: --name gpu-worker-acda (pools have lower-case letters, digits and '-' in their names)",
+            "--job-name=gpu-worker-acda-",
+        ),
+        (
+            "--worker-idle-seconds 0 slurm-batch",
+            (
+                "--worker-idle-seconds: --idle-seconds 5 (a worker that leaves at once gets no job; CodaLab's left "
+                "at its next check-in)"
+            ),
+            "--idle-seconds 5",
+        ),
+        (
+            "--worker-checkin-frequency-seconds 120 slurm-batch",
+            (
+                "--worker-checkin-frequency-seconds: --checkin-frequency-seconds 55 (a worker that is silent "
+                "for a minute counts as out of reach)"
+            ),
+            "--checkin-frequency-seconds 55",
+        ),
+        (
+            "--worker-checkin-frequency-seconds 0 slurm-batch",
+            "--worker-checkin-frequency-seconds: no effect; 0 is the default",
+            "exec",
+        ),
+        (
+            "--worker-tag-exclusive slurm-batch",
+            "--worker-tag-exclusive: no effect; there is no --worker-tag",
+            "exec",
+        ),
+        (
+            "--worker-work-dir-prefix scratch slurm-batch",
+            (
+                "--worker-work-dir-prefix: --work-dir-prefix {here}/scratch (below the folder that the manager "
+                "was started in)"
+            ),
+            "--folder {here}/scratch/swell-worker-",
+        ),
+        (
+            "--worker-shared-memory-size-gb 0 slurm-batch",
+            "--worker-shared-memory-size-gb: no effect; 0 is the default",
+            "exec",
+        ),
+        (
+            "--worker-shared-memory-size-gb 8 aws-batch --image swell",
+            "--worker-shared-memory-size-gb: --shared-memory 8GiB",
+            '"sharedMemorySize": 8192',
+        ),
+    ],
+)
+def test_a_value_that_a_pool_cannot_have_becomes_the_nearest_one_and_its_line_says_so(
+    words: str, line: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these was refused, or had no effect where jobs are processes of the worker."""
+    monkeypatch.chdir(tmp_path)
+    done = run(*SERVER, *words.split(), "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    assert f"swell: {line.format(here=tmp_path)}" in done.stderr.splitlines()
+    assert told.format(here=tmp_path) in done.stdout
+
+
+def test_a_tag_with_an_underscore_is_refused_as_codalabs_worker_refused_it() -> None:
+    done = run(*SERVER, "--worker-tag", "GPU_lab", "slurm-batch", "--dry-run")
+    assert (done.exit_code, "write letters, digits and '-'" in done.stderr) == (2, True), done.output
+
+
+APART = "workers keep their own folders on a local disk"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "shared", "network", "found"),
+    [
+        (None, {}, None, None),
+        ("/scratch", {}, None, None),
+        (
+            "/home/ann",
+            {},
+            "nfs4",
+            ManagerCache(
+                "/home/ann/ann-swell-cache",
+                "worker-work-dir-prefix",
+                f"/home/ann is on a network disk (nfs4), which workers share; {APART}",
+            ),
+        ),
+        (
+            "/mnt/data/x/",
+            {"/mnt/data": "mount"},
+            None,
+            ManagerCache("/mnt/data/x/swell-cache", "worker-work-dir-prefix", f"workers share /mnt/data; {APART}"),
+        ),
+        ("/mnt/data2", {"/mnt/data": "mount"}, None, None),
+        (None, {"/mnt/data": "mount"}, None, None),
+        (
+            "/scratch",
+            {"/mnt/nfs": "nfs-volume-name"},
+            None,
+            ManagerCache("/mnt/nfs/swell-cache", "nfs-volume-name", ""),
+        ),
+    ],
+)
+def test_a_disk_that_workers_share_has_their_cache_and_not_their_folders(
+    prefix: str | None, shared: dict[str, str], network: str | None, found: ManagerCache | None
+) -> None:
+    assert shared_cache(prefix, shared, network, "ann") == found
+
+
+def test_a_prefix_on_a_shared_disk_starts_workers_on_a_local_one_and_the_lines_say_where_the_cache_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every start failed: a worker refuses a folder on a network disk."""
+    monkeypatch.setenv("SWELL_WORKER_IMAGE", "swell")
+    prefix = ("--worker-work-dir-prefix", "/mnt/nfs/work", "--worker-max-work-dir-size", "20g")
+    cluster = ("--cluster-host", "https://10.0.0.1", "--auth-token", "x")
+    done = run(*SERVER, *prefix, "kubernetes", "--nfs-volume-name", "nfs", *cluster, "--dry-run")
+    assert done.exit_code == 0, done.stderr
+    lines = [
+        line for line in done.stderr.splitlines() if line.split(": ")[1] in (prefix[0], prefix[2], "--nfs-volume-name")
+    ]
+    assert lines == [
+        f"swell: --worker-work-dir-prefix: --cache /mnt/nfs/work/swell-cache (workers share /mnt/nfs; {APART})",
+        (
+            "swell: --worker-max-work-dir-size: --max-work-dir-size 20GiB (also of the cache that workers share: "
+            "--max-cache-size)"
+        ),
+        (
+            "swell: --nfs-volume-name: --nfs-volume-name nfs (with the cache of all workers: --cache "
+            "/mnt/nfs/work/swell-cache)"
+        ),
+    ]
+    pod = yaml.safe_load(done.stdout)["spec"]["containers"][0]
+    assert [mount["mountPath"] for mount in pod["volumeMounts"]] == ["/tmp", "/dev/shm", "/mnt/nfs"]
+    words = pod["command"]
+    assert (words[words.index("--cache") + 1], words[words.index("--max-cache-size") + 1]) == (
+        "/mnt/nfs/work/swell-cache",
+        "20480MiB",
+    )

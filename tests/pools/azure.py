@@ -211,7 +211,9 @@ class AzureWorld:
         return self.server.tasks[backend_id.partition("/")[2]]
 
     def start(self, backend_id: str) -> None:
-        self.task(backend_id).state = "running"
+        task = self.task(backend_id)
+        task.state = "running"
+        task.execution["startTime"] = "2026-11-18T09:00:00Z"
 
     def end(self, backend_id: str, exit_code: int) -> None:
         self.server.end(self.task(backend_id), exit_code)

@@ -58,7 +58,8 @@ elif name == "scontrol":
         print(state["config"])
     else:
         job = jobs.get(plain[-1]) or fail("Invalid job id specified")
-        print(f"JobId={{plain[-1]}} JobState={{job['state']}} Reason={{job['reason']}} ExitCode={{job['exit']}}")
+        print(f"JobId={{plain[-1]}} JobState={{job['state']}} Reason={{job['reason']}} Requeue=1 "
+              f"Restarts={{job.get('restarts', 0)}} ExitCode={{job['exit']}}")
 elif name == "sacct":
     for number, job in jobs.items():
         if ended(job):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shlex
+import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +19,7 @@ from pools.azure import JOB, KEY, SIGNATURE, AzureWorld
 from pools.contract import TOKEN, PoolContract, order
 from pools.unsteady import Answer, Trouble
 from swell.errors import NotFound, Rejected, SwellError, Unavailable
+from swell.model.pool import run_at, worker_at
 from swell.pools.azure_batch.options import AzureBatchOptions
 from swell.pools.azure_batch.parse import KEPT_MAX, parse_tasks, refusal, surplus
 from swell.pools.azure_batch.render import render_task, render_text, run_options
@@ -89,6 +94,23 @@ def test_a_worker_is_a_task_whose_output_is_uploaded_when_it_ends() -> None:
     assert TOKEN not in words
 
 
+def test_a_task_that_batch_starts_again_is_another_worker_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    """The new worker had a new key and the name of the old one: it was refused until the lease of that was over."""
+    program = tmp_path / "swell"
+    program.write_text('#!/bin/sh\nfor word in "$@"; do echo "$word"; done\n')
+    program.chmod(0o755)
+    wanted = order(id="lab-0123abcd", executable=str(program), folder_prefix=str(tmp_path))
+    words = shlex.split(render_task(wanted, options())["commandLine"])
+    before = int(time.time())
+    done = subprocess.run(words, env={"PATH": os.environ["PATH"], "SWELL_WORKER_TOKEN": TOKEN}, stdout=subprocess.PIPE)
+    said = dict(itertools.pairwise(done.stdout.decode().splitlines()))  # of what is said twice the last counts
+    name = said["--name"]
+    assert (worker_at(name), before <= run_at(name) <= time.time()) == ("lab-0123abcd", True)
+    folder = tmp_path / f"swell-worker-{name}"
+    assert (said["--folder"], said["--token-file"]) == (str(folder), str(folder / "given-token"))
+    assert (folder / "given-token").read_text() == TOKEN
+
+
 def test_a_person_is_shown_neither_token_nor_signature_nor_key() -> None:
     shown = render_text(order(), options()) + repr(options())
     assert not [secret for secret in (TOKEN, "secret-signature", KEY) if secret in shown]
@@ -139,6 +161,10 @@ def task(state: str, **execution: Any) -> dict[str, Any]:
     return {"id": "lab-0123abcd", "state": state, **({"executionInfo": execution} if execution else {})}
 
 
+STARTED = "2026-11-18T10:00:00.5Z"
+STARTED_S = 1794996000
+
+
 def worker(state: WorkerState, word: str, **more: Any) -> BackendWorker:
     return BackendWorker("lab-0123abcd", f"{JOB}/lab-0123abcd", state, word, **{"log": LOG, **more})
 
@@ -148,12 +174,26 @@ def worker(state: WorkerState, word: str, **more: Any) -> BackendWorker:
     [
         (task("active"), worker(WorkerState.PENDING, "active")),
         (task("preparing"), worker(WorkerState.PENDING, "preparing")),
-        (task("running", startTime="2026-11-18T10:00:00Z"), worker(WorkerState.RUNNING, "running")),
-        (task("completed", exitCode=0), worker(WorkerState.ENDED, "completed", exit_code=0, is_proof=True)),
+        (task("running", startTime=STARTED), worker(WorkerState.RUNNING, "running", last_run=STARTED_S)),
         (
-            task("completed", exitCode=137, failureInfo={"code": "FailureExitCode", "message": "exit code 137"}),
+            task("completed", exitCode=0, startTime=STARTED),
+            worker(WorkerState.ENDED, "completed", exit_code=0, is_proof=True, last_run=STARTED_S),
+        ),
+        (task("completed", exitCode=0), worker(WorkerState.ENDED, "completed", exit_code=0)),  # which run was it?
+        (
+            task(
+                "completed",
+                exitCode=137,
+                startTime=STARTED,
+                failureInfo={"code": "FailureExitCode", "message": "exit code 137"},
+            ),
             worker(
-                WorkerState.ENDED, "completed", detail="FailureExitCode: exit code 137", exit_code=137, is_proof=True
+                WorkerState.ENDED,
+                "completed",
+                detail="FailureExitCode: exit code 137",
+                exit_code=137,
+                is_proof=True,
+                last_run=STARTED_S,
             ),
         ),
         (
@@ -161,8 +201,15 @@ def worker(state: WorkerState, word: str, **more: Any) -> BackendWorker:
             worker(WorkerState.ENDED, "completed", detail="ContainerPullFailed: Failed to pull"),
         ),
         (
-            task("completed", exitCode=0, failureInfo=NO_UPLOAD),
-            worker(WorkerState.ENDED, "completed", detail="OutputFilesError: Upload: 403", exit_code=0, is_proof=True),
+            task("completed", exitCode=0, startTime=STARTED, failureInfo=NO_UPLOAD),
+            worker(
+                WorkerState.ENDED,
+                "completed",
+                detail="OutputFilesError: Upload: 403",
+                exit_code=0,
+                is_proof=True,
+                last_run=STARTED_S,
+            ),
         ),
         (task("suspended"), worker(WorkerState.UNKNOWN, "suspended")),
     ],

@@ -125,6 +125,15 @@ def test_an_end_that_slurm_saw_proves_that_nothing_runs_and_a_lost_node_proves_n
     assert not slurm_world.backend("lab").observe()[0].is_proof
 
 
+def test_the_end_of_a_job_that_slurm_started_again_is_that_of_its_last_run(slurm_world: SlurmWorld) -> None:
+    """That nothing runs on the node of an earlier run, which Slurm has lost, was taken for proven, too."""
+    found = launched(slurm_world, state="CANCELLED", restarts=2)[1]
+    assert (found.is_proof, found.last_run) == (True, 2)
+    slurm_world.slurm.fail("scontrol", "Invalid job id specified")
+    found = slurm_world.backend("lab").observe()[0]  # which run was it?
+    assert (found.is_proof, found.last_run) == (False, 0)
+
+
 def test_without_control_groups_a_process_may_have_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = SlurmWorld(tmp_path / "linuxproc")
     world.slurm.write(world.slurm.read() | {"config": "ProctrackType = proctrack/linuxproc\n"})

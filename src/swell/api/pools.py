@@ -23,7 +23,7 @@ from swell.controller.pools import UNREADABLE, PoolEvent
 from swell.errors import NotFound, Rejected
 from swell.model.codec import to_document
 from swell.model.launch import TAG
-from swell.model.pool import PoolReport, parse_report
+from swell.model.pool import PoolReport, parse_report, run_at, worker_at
 from swell.planner.why.pools import SILENCE_S, PoolStanding
 from swell.store import Changes, EventRecord
 
@@ -79,8 +79,8 @@ def pools_router(services: Services) -> APIRouter:
 
         def read() -> Response:
             snapshot = controller.snapshot
-            busy = {slot.node for _, slot in snapshot.held()}
-            nodes = {node.id: node.id in busy for node in snapshot.nodes}
+            nodes = {worker_at(node.id): False for node in snapshot.nodes}
+            nodes |= {worker_at(slot.node): True for _, slot in snapshot.held()}
             return Json({"pools": [pool_document(one, nodes) for one in controller.pool_standings()]})
 
         return await services.read(caller.user, read)
@@ -116,7 +116,7 @@ def _require_pool(services: Services, caller: Caller) -> None:
 def _take(services: Services, body: bytes) -> tuple[PoolReport, list[PoolEvent]]:
     report = _report(body)
     assert services.workers is not None
-    happened = services.controller.pools.report(report, services.workers.silences())
+    happened = services.controller.pools.report(report, set(map(worker_at, services.workers.silences())))
     _give_up_gone(services, report)
     return report, happened
 
@@ -129,14 +129,19 @@ def _report(body: bytes) -> PoolReport:
 
 
 def _give_up_gone(services: Services, report: PoolReport) -> None:
-    """What the backend has seen end runs nothing any more: the lease of its worker is not waited for."""
+    """What the backend has seen end runs nothing any more: the lease of its worker is not waited for.
+
+    Of a worker that the backend has started again, that is its last run: the one before may still live on a machine
+    that the backend cannot reach.
+    """
     assert services.workers is not None
-    nodes = {node.id for node in services.controller.snapshot.nodes}
-    for worker in report.workers:
-        is_there = worker.id in nodes and services.controller.pools.has_launched(report, worker.id)
-        if worker.is_gone and not worker.is_live and is_there:
+    gone = {worker.id: worker for worker in report.workers if worker.is_gone and not worker.is_live}
+    for node in services.controller.snapshot.nodes if gone else ():
+        worker = gone.get(worker_at(node.id))
+        is_proven = worker is not None and run_at(node.id) >= worker.last_run
+        if worker is not None and is_proven and services.controller.pools.has_launched(report, worker.id):
             said = f"its worker {worker.id} has ended in {report.kind} ({worker.word})"
-            services.workers.declare_lost(worker.id, said)
+            services.workers.declare_lost(node.id, said)
 
 
 def _demand(services: Services, report: PoolReport) -> dict[str, Any]:
@@ -145,13 +150,13 @@ def _demand(services: Services, report: PoolReport) -> dict[str, Any]:
         demand = services.controller.pool_demand(report.name)
     except NotFound:  # it was its last report
         return {"workers": 0}
-    known = services.workers.backends(worker.id for worker in report.workers)
-    found: dict[str, Any] = to_document(replace(demand, known=tuple(sorted(known))))
+    known = services.workers.came_among({worker.id for worker in report.workers})
+    found: dict[str, Any] = to_document(replace(demand, known=known))
     return found
 
 
 def pool_document(pool: PoolStanding, nodes: dict[str, bool]) -> dict[str, Any]:
-    """`nodes`: the names of those that are there, and whether a job holds something there."""
+    """`nodes`: the workers that are there, and whether a job holds something there."""
     report = pool.report
     offer = to_document(report.offer)
     live = report.live

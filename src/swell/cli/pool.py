@@ -233,11 +233,12 @@ def logs(name: str, folder: str | None) -> int:
 def log_of(name: str, folder: str | None) -> Any:
     from swell.cli.pool_process import POOLS_FOLDER, read_command
     from swell.errors import NotFound
-    from swell.model.pool import POOL_NAME, WORKER_ID
+    from swell.model.pool import POOL_NAME, WORKER_ID, worker_at
     from swell.pools.folder import PoolFolder
     from swell.pools.ledger import read_ledger
 
-    worker = WORKER_ID.fullmatch(name)
+    worker = WORKER_ID.fullmatch(worker_at(name))  # as `swell nodes` calls it
+    name = name if worker is None else worker_at(name)
     if worker is None and not POOL_NAME.fullmatch(name):
         raise NotFound(f"{name[:100]!r} is no name of a pool or of a worker; see `swell pool ps`")
     pool = name if worker is None else worker["pool"]

@@ -18,7 +18,7 @@ from swell.model.quantity import COUNT_MAX, MEMORY_MIB_MAX
 
 POOL_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")  # also a label, a name of a pod and of a Slurm job
 WORKER_ID = re.compile(r"(?P<pool>[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?)-[0-9a-f]{8}")
-AGAIN = re.compile(r"-r[0-9]{1,6}$")  # what is added to the id when the backend starts the same worker again
+AGAIN = re.compile(r"-r(?P<run>[0-9]{1,10})$")  # added to the id where the backend starts one worker several times
 WORKERS_MAX = 10_000  # of one pool; as many as a server takes
 TEXT_MAX = 1000  # characters of what a pool quotes
 GPUS_MAX = 64  # of one worker
@@ -33,6 +33,12 @@ def pool_of(worker: str) -> str | None:
 def worker_at(node: str) -> str:
     """The worker whose node this is; one that was started again has a node of another name."""
     return AGAIN.sub("", node)
+
+
+def run_at(node: str) -> int:
+    """Of the worker whose node this is: a later run has a higher number; 0: a node that is called as its worker."""
+    found = AGAIN.search(node)
+    return 0 if found is None else int(found["run"])
 
 
 class PoolPhase(StrEnum):
@@ -125,7 +131,8 @@ class PoolWorker:
     detail: str = ""
     log: str = ""
     has_registered: bool = False  #: it is, or was, a node of this server since its backend started it
-    is_gone: bool = False  #: the backend has seen that nothing of it runs any more
+    is_gone: bool = False  #: the backend has seen that nothing of its last run runs any more
+    last_run: int = 0  #: the least number that this run can have (`run_at`); of runs before it nothing is proven
 
     @property
     def is_live(self) -> bool:

@@ -36,7 +36,8 @@ class BackendWorker:
     detail: str = ""  #: why it waits, or how it ended, in the backend's words; empty: it says nothing
     exit_code: int | None = None  #: None: it has not ended, or nobody knows
     log: str = ""  #: the backend's own log: a file, an address or a command; empty: there is none yet
-    is_proof: bool = False  #: of an ended one: the backend has seen every process of it gone
+    is_proof: bool = False  #: of an ended one: the backend has seen every process of its last run gone
+    last_run: int = 0  #: the least number that this run can have (model/pool.py: `run_at`)
 
     @property
     def is_live(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from swell.errors import Rejected
 from swell.machine.worker_options import Flag, FlagKind
@@ -29,6 +30,14 @@ MOUNT_FLAG = Flag(
     "DIR[:DIR],…",
     "Folders of the machine, and where the container has them; for data and checkpoints that workers share.",
 )
+SHARED_MEMORY_FLAG = Flag(
+    "shared-memory",
+    "shared_memory_mib",
+    FlagKind.MEMORY,
+    "SIZE",
+    "Size of /dev/shm of each worker, which all its tasks share.  [default: half of --memory]",
+)
+SHARED_MEMORY_MIB_MIN = 64  # what a container has by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,21 @@ def read_image(said: str | None, environ: Mapping[str, str]) -> str:
 
 def read_mounts(said: str | None) -> tuple[SharedFolder, ...]:
     return tuple(_read_mount(part) for part in (said or "").split(",") if part)
+
+
+def mounted_folders(told: Mapping[str, Any]) -> dict[str, str]:
+    """In the container → the flag that says so."""
+    return {mount.target: MOUNT_FLAG.name for mount in read_mounts(told.get(MOUNT_FLAG.field))}
+
+
+def check_shared_memory(said: Mapping[str, Any]) -> None:
+    if said.get(SHARED_MEMORY_FLAG.field) == 0:
+        raise Rejected("--shared-memory 0 would leave tasks without /dev/shm; say at least 64MiB, or leave it out")
+
+
+def shared_memory_mib(said: int | None, memory_mib: int) -> int:
+    """A limit, which takes no memory by itself: what a container has is too little for data loaders."""
+    return max(SHARED_MEMORY_MIB_MIN, memory_mib // 2) if said is None else said
 
 
 def _read_mount(text: str) -> SharedFolder:

@@ -35,6 +35,9 @@ class LegacyCommand:
     switches: frozenset[str] = frozenset()  #: which of its own flags have nothing after them
     named_after: tuple[str, ...] = ()  #: fields that tell two of its managers apart: their pools' names have them
     ignored: Mapping[str, str] = field(default_factory=dict)  #: its flag → why it has no effect here, a sentence
+    has_our_disks: bool = False  #: a network disk of the machine that the pool runs on is one of its workers, too
+    #: values by field → folders of its workers on a disk that they share, each with the flag that says so
+    shared_folders: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda _: {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class LaunchedWorker:
     running_since: float | None = None  #: None: it was not seen to run
     seen_at: float | None = None  #: None: no listing has shown it
     ended_at: float | None = None  #: None: it has not ended
-    is_gone: bool = False  #: the backend has seen that nothing of it runs
+    is_gone: bool = False  #: the backend has seen that nothing of its last run runs
+    last_run: int = 0  #: the least number that this run can have (model/pool.py: `run_at`)
     was_cancelled: bool = False  #: by us: that it did not register is no failure
 
     @property
@@ -52,7 +53,9 @@ class LaunchedWorker:
     def reported(self) -> PoolWorker:
         state = "ended" if self.ended_at is not None else str(self.state)
         told = (_line(self.word), _line(self.detail), _line(self.log))
-        return PoolWorker(self.id, _line(self.backend_id), state, *told, self.has_registered, self.is_gone)
+        return PoolWorker(
+            self.id, _line(self.backend_id), state, *told, self.has_registered, self.is_gone, self.last_run
+        )
 
 
 def _line(text: str) -> str:
@@ -130,6 +133,7 @@ def _look(entry: LaunchedWorker, worker: BackendWorker | None, *, is_node: bool,
         has_registered=entry.has_registered and not is_again,
         ended_at=None if worker.is_live else now,
         is_gone=worker.is_proof,
+        last_run=worker.last_run,
     )
 
 

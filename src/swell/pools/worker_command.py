@@ -25,6 +25,12 @@ KEEP_TOKEN = (
 )
 #: $1 is the worker's folder.
 FROM_ENVIRONMENT = f'folder=$1; shift; {KEEP_TOKEN}; exec "$@"'
+#: $2 is its name. For a backend that may start one worker several times: the worker of before may still live on a
+#: machine that is out of reach, so this is another, called after the second in which it starts.
+FROM_ENVIRONMENT_AGAIN = (
+    f"run=r$(date +%s); folder=$1-$run name=$2-$run; shift 2; {KEEP_TOKEN}; "
+    f'exec "$@" --name "$name" --folder "$folder" --token-file "$folder/{GIVEN_TOKEN}"'
+)
 
 
 def new_worker_id(pool: str) -> str:
@@ -46,15 +52,13 @@ def worker_words(order: WorkerOrder, *, token_file: Path, folder: Path | None = 
     return (order.executable, "worker", *told.words())
 
 
-def words_with_token_variable(order: WorkerOrder, *, folder: Path | None = None) -> tuple[str, ...]:
-    """The same where the token comes in `SWELL_WORKER_TOKEN`, as a container's secret does."""
-    place = folder or worker_folder(order)
-    token_file = place / GIVEN_TOKEN
-    return (
-        "sh",
-        "-c",
-        FROM_ENVIRONMENT,
-        "swell",
-        str(place),
-        *worker_words(order, token_file=token_file, folder=place),
-    )
+def words_with_token_variable(order: WorkerOrder, *, comes_again: bool = False) -> tuple[str, ...]:
+    """The same where the token comes in `SWELL_WORKER_TOKEN`, as a container's secret does.
+
+    `comes_again`: the backend may start it several times, and does not say how often it has.
+    """
+    place = worker_folder(order)
+    words = worker_words(order, token_file=place / GIVEN_TOKEN, folder=place)
+    if comes_again:
+        return ("sh", "-c", FROM_ENVIRONMENT_AGAIN, "swell", str(place), order.id, *words)
+    return ("sh", "-c", FROM_ENVIRONMENT, "swell", str(place), *words)

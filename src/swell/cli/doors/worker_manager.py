@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,17 +16,29 @@ from swell.cli.root import Abbreviated, Failures
 from swell.foreign.worker_manager import (
     COMMON,
     OF_EACH,
+    ManagerCache,
     ManagerOption,
     default_name,
     explain,
     field_name,
     in_our_words,
+    pool_name,
+    shared_cache,
+    with_shared_cache,
 )
 
 if TYPE_CHECKING:
     from swell.pools.kinds import PoolKind
 
-OWN = ("name", "token_file", "fingerprint", "ca", "insecure_http", "folder")  # of a pool, beside CodaLab's options
+OWN = (
+    "name",
+    "token_file",
+    "fingerprint",
+    "ca",
+    "insecure_http",
+    "folder",
+    "cache",
+)  # of a pool, beside CodaLab's options
 
 
 class WithSearch(Failures, click.Group):
@@ -105,7 +121,10 @@ def _of_kind(kind: PoolKind) -> tuple[ManagerOption, ...]:
         if flag.name not in legacy.ignored
     ]
     same += [ManagerOption("gpus", "gpus", "gpus", default=legacy.defaults.get("gpus", "0"))]
-    renamed = [ManagerOption(theirs, ours[mine].field, mine) for theirs, mine in legacy.renamed.items()]
+    renamed = [
+        ManagerOption(theirs, ours[mine].field, mine, adapt=pool_name if ours[mine].field == "name" else None)
+        for theirs, mine in legacy.renamed.items()
+    ]
     ignored = [
         ManagerOption(name, why=why.rstrip("."), is_switch=name in legacy.switches)
         for name, why in legacy.ignored.items()
@@ -135,10 +154,18 @@ def _run(kind: PoolKind, options: tuple[ManagerOption, ...], common: dict[str, A
     from swell.cli.pool_process import PoolCommand, run_here
     from swell.cli.printing import say
 
-    for line in (*explain(COMMON, common), *explain(options, given)):
+    said = {**common, **given}
+    own = {field: common[field] for field in OWN if common.get(field) not in (None, False)}
+    options = (*_common(kind), *options)
+    cache = None if "cache" in own else _cache(kind, {**kind.legacy.defaults, **in_our_words(options, said)})
+    options = with_shared_cache(options, cache)
+    for line in explain(options, said):
         say(line)
-    told = {**kind.legacy.defaults, **in_our_words(COMMON, common), **in_our_words(options, given)}
-    told |= {field: common[field] for field in OWN if common.get(field) not in (None, False)}
+    told = {**kind.legacy.defaults, **in_our_words(options, said)}
+    if cache is not None:
+        told["cache"] = cache.folder
+        told |= {"cache_mib_max": told["folder_mib_max"]} if "folder_mib_max" in told else {}
+    told |= own
     told |= {"name": given["name"]} if given.get("name") else {}
     told.setdefault("name", default_name(kind.name, kind.legacy.named_after, told))
     if "token_file" not in told and os.environ.get("SWELL_TOKEN_FILE"):
@@ -148,6 +175,28 @@ def _run(kind: PoolKind, options: tuple[ManagerOption, ...], common: dict[str, A
         return print_order(asked)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     return run_here(asked, is_once=bool(common.get("once")))
+
+
+def _common(kind: PoolKind) -> tuple[ManagerOption, ...]:
+    """The options of all backends, as this one understands them."""
+    from swell.pools.image import SHARED_MEMORY_FLAG
+
+    if SHARED_MEMORY_FLAG.field not in {flag.field for flag in kind.flags}:
+        return COMMON
+    field, flag = SHARED_MEMORY_FLAG.field, SHARED_MEMORY_FLAG.name
+    return tuple(
+        replace(one, field=field, flag=flag, form="{}GiB") if one.name == "worker-shared-memory-size-gb" else one
+        for one in COMMON
+    )
+
+
+def _cache(kind: PoolKind, told: Mapping[str, Any]) -> ManagerCache | None:
+    from swell.machine.state_folder import network_file_system
+
+    prefix, network = told.get("folder_prefix"), None
+    if prefix is not None and kind.legacy.has_our_disks:
+        network = network_file_system(Path(prefix), Path("/proc/self/mountinfo").read_bytes().splitlines())
+    return shared_cache(prefix, kind.legacy.shared_folders(told), network, getpass.getuser())
 
 
 @click.command(cls=Managers, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

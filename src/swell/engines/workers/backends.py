@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from swell.model.cluster import BackendJob, NodeId
+from swell.model.pool import worker_at
 
 KEPT_MAX = 10_000  # workers
 
@@ -50,6 +51,10 @@ class BackendNotes:
 
     def of(self, nodes: Iterable[NodeId]) -> dict[NodeId, BackendJob]:
         return {node: self._known[node] for node in nodes if node in self._known}
+
+    def came_among(self, workers: set[str]) -> tuple[str, ...]:
+        """Those of a pool's workers that came, under whatever name of theirs; sorted."""
+        return tuple(sorted(workers.intersection(map(worker_at, self._known))))
 
 
 def _line(node: NodeId, backend: BackendJob) -> str:

@@ -468,6 +468,11 @@ class WorkersEngine:
         with self._mutex:
             return self._backends.of(nodes)
 
+    def came_among(self, workers: set[str]) -> tuple[str, ...]:
+        """Those of a pool's workers that were nodes at some time, sorted."""
+        with self._mutex:
+            return self._backends.came_among(workers)
+
     def check_identity(self, node: NodeId, key: str) -> None:
         """Raises `Conflict` where this is not the worker that has the name."""
         with self._mutex:

@@ -11,6 +11,7 @@ from typing import Any
 from swell.errors import Rejected
 from swell.pools.aws_batch.options import FLAGS, AwsBatchOptions, read
 from swell.pools.backend import PoolBackend
+from swell.pools.image import mounted_folders
 from swell.pools.kinds import LegacyCommand, PoolKind
 from swell.pools.options import PoolOptions
 
@@ -45,5 +46,6 @@ KIND = PoolKind(
         name="aws-batch",
         defaults={"job_definition_name": "codalab-worker", "job_queue": "codalab-batch-cpu"},
         named_after=("job_queue",),
+        shared_folders=mounted_folders,
     ),
 )

@@ -10,7 +10,15 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.machine.worker_options import Flag, FlagKind
-from swell.pools.image import IMAGE_FLAG, MOUNT_FLAG, SharedFolder, read_image, read_mounts
+from swell.pools.image import (
+    IMAGE_FLAG,
+    MOUNT_FLAG,
+    SHARED_MEMORY_FLAG,
+    SharedFolder,
+    check_shared_memory,
+    read_image,
+    read_mounts,
+)
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 REGION = re.compile(r"[a-z]{2}(?:-[a-z]+){1,3}-[0-9]{1,2}")
@@ -48,6 +56,7 @@ FLAGS = (
     ),
     Flag("job-role", "job_role", FlagKind.TEXT, "ARN", "Role of the jobs, for example to read from S3."),
     MOUNT_FLAG,
+    SHARED_MEMORY_FLAG,
 )
 
 
@@ -62,10 +71,12 @@ class AwsBatchOptions:
     execution_role: str | None = None  #: None: the token travels in the job's environment
     job_role: str | None = None  #: None: jobs have the role of the machine
     mounts: tuple[SharedFolder, ...] = ()
+    shared_memory_mib: int | None = None  #: None: half of the worker's memory
 
 
 def read(given: Mapping[str, Any]) -> AwsBatchOptions:
     """`given`: values by field, as `read_flags` returns them."""
+    check_shared_memory(given)
     said = {**given, "image": read_image(given.get("image"), os.environ), "mounts": read_mounts(given.get("mounts"))}
     if "job_queue" not in said:
         raise Rejected("a pool on AWS Batch needs --job-queue NAME; `aws batch describe-job-queues` lists them")

@@ -9,6 +9,7 @@ from typing import Any
 
 from swell.pools.aws_batch.options import AwsBatchOptions
 from swell.pools.backend import WorkerOrder
+from swell.pools.image import shared_memory_mib
 from swell.pools.worker_command import TOKEN_VARIABLE, words_with_token_variable
 
 Document = dict[str, Any]
@@ -37,7 +38,7 @@ def render_definition(order: WorkerOrder, options: AwsBatchOptions) -> Document:
         "resourceRequirements": _resources(order),
         "linuxParameters": {
             "initProcessEnabled": True,  # ends what jobs leave behind, and passes SIGTERM on
-            "sharedMemorySize": max(64, order.memory_mib // 2),  # a limit; 64 MB is too little for data loaders
+            "sharedMemorySize": shared_memory_mib(options.shared_memory_mib, order.memory_mib),
         },
         "volumes": [
             {"name": f"mount{number}", "host": {"sourcePath": mount.source}}

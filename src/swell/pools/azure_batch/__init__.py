@@ -11,6 +11,7 @@ from typing import Any
 from swell.errors import Rejected
 from swell.pools.azure_batch.options import FLAGS, AzureBatchOptions, read
 from swell.pools.backend import PoolBackend
+from swell.pools.image import mounted_folders
 from swell.pools.kinds import LegacyCommand, PoolKind
 from swell.pools.options import PoolOptions
 
@@ -44,5 +45,5 @@ KIND = PoolKind(
     flags=FLAGS,
     read=read,
     connect=connect,
-    legacy=LegacyCommand(name="azure-batch", named_after=("job_id",)),
+    legacy=LegacyCommand(name="azure-batch", named_after=("job_id",), shared_folders=mounted_folders),
 )

@@ -13,7 +13,15 @@ from typing import Any
 
 from swell.errors import Rejected
 from swell.machine.worker_options import Flag, FlagKind
-from swell.pools.image import IMAGE_FLAG, MOUNT_FLAG, SharedFolder, read_image, read_mounts
+from swell.pools.image import (
+    IMAGE_FLAG,
+    MOUNT_FLAG,
+    SHARED_MEMORY_FLAG,
+    SharedFolder,
+    check_shared_memory,
+    read_image,
+    read_mounts,
+)
 
 ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 JOB = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -51,6 +59,7 @@ FLAGS = (
     Flag("job-id", "job_id", FlagKind.TEXT, "ID", "Batch job of a pool of machines; workers are its tasks."),
     Flag("user", "user", FlagKind.TEXT, "USER", "User in the container.  [default: root]"),
     MOUNT_FLAG,
+    SHARED_MEMORY_FLAG,
 )
 REQUIRED = ("account_name", "service_url", "log_container_url", "job_id")
 
@@ -65,10 +74,12 @@ class AzureBatchOptions:
     job_id: str
     user: str = "root"
     mounts: tuple[SharedFolder, ...] = ()
+    shared_memory_mib: int | None = None  #: None: half of the worker's memory
 
 
 def read(given: Mapping[str, Any]) -> AzureBatchOptions:
     """`given`: values by field, as `read_flags` returns them."""
+    check_shared_memory(given)
     said = {**given, "image": read_image(given.get("image"), os.environ), "mounts": read_mounts(given.get("mounts"))}
     missing = [flag for flag in FLAGS if flag.field in REQUIRED and flag.field not in said]
     has_key = "account_key" in said or "account_key_file" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from swell.errors import NotFound, Rejected, SwellError, Unavailable
@@ -34,6 +35,7 @@ def _parse_task(task: Document, job: str, service_url: str) -> BackendWorker:
     state = STATES.get(word, WorkerState.UNKNOWN)
     has_ended = state is WorkerState.ENDED
     exit_code = execution.get("exitCode") if has_ended else None
+    started = execution.get("startTime")  # of the last run: workers are called after the second of their start
     return BackendWorker(
         id=name,
         backend_id=f"{job}/{name}",
@@ -42,7 +44,8 @@ def _parse_task(task: Document, job: str, service_url: str) -> BackendWorker:
         detail=_detail(execution.get("failureInfo") or {})[:DETAIL_MAX],
         exit_code=None if exit_code is None else int(exit_code),
         log=f"{service_url.rstrip('/')}/jobs/{job}/tasks/{name}/files/stderr.txt",
-        is_proof=exit_code is not None,
+        is_proof=exit_code is not None and started is not None,
+        last_run=0 if started is None else int(datetime.fromisoformat(started).timestamp()),
     )
 
 

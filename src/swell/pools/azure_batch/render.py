@@ -9,6 +9,7 @@ from typing import Any
 
 from swell.pools.azure_batch.options import AzureBatchOptions
 from swell.pools.backend import WorkerOrder
+from swell.pools.image import shared_memory_mib
 from swell.pools.worker_command import TOKEN_VARIABLE, words_with_token_variable
 
 Document = dict[str, Any]
@@ -24,7 +25,7 @@ def render_task(order: WorkerOrder, options: AzureBatchOptions) -> Document:
     task: Document = {
         "id": order.id,
         "displayName": f"Swell worker of pool {order.pool}",
-        "commandLine": shlex.join(words_with_token_variable(replace(order, worker=worker))),
+        "commandLine": shlex.join(words_with_token_variable(replace(order, worker=worker), comes_again=True)),
         "containerSettings": {"imageName": options.image, "containerRunOptions": run_options(order, options)},
         "environmentSettings": [{"name": TOKEN_VARIABLE, "value": order.token}],
         "outputFiles": [_upload(order, options)],
@@ -44,7 +45,7 @@ def run_options(order: WorkerOrder, options: AzureBatchOptions) -> str:
         f"--user={options.user}",
         f"--cpus={order.cpus_milli / 1000:g}",
         f"--memory={memory}",
-        f"--shm-size={max(64, order.memory_mib // 2)}m",
+        f"--shm-size={shared_memory_mib(options.shared_memory_mib, order.memory_mib)}m",
         *(["--gpus=all"] if order.gpus else []),
         *(f"--volume={shared.source}:{shared.target}" for shared in options.mounts),
     ]

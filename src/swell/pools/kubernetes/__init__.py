@@ -13,7 +13,7 @@ from typing import Any
 
 from swell.pools.backend import PoolBackend
 from swell.pools.kinds import LegacyCommand, PoolKind
-from swell.pools.kubernetes.options import FLAGS, KubernetesOptions, read
+from swell.pools.kubernetes.options import FLAGS, KubernetesOptions, nfs_folders, read
 from swell.pools.options import PoolOptions
 
 HELP = """Run workers as pods of a Kubernetes cluster.
@@ -43,6 +43,7 @@ KIND = PoolKind(
     legacy=LegacyCommand(
         name="kubernetes",
         defaults={"namespace": "default", "one_per_node": "yes"},
+        shared_folders=lambda told: dict.fromkeys(nfs_folders(told), "nfs-volume-name"),
         ignored={
             "bundle-runtime": "jobs run as processes of the worker's image, or as pods of their own with "
             "`swell up --engine kubernetes`."

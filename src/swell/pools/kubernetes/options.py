@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from swell.errors import Rejected
 from swell.machine.worker_options import Flag, FlagKind
 from swell.model.kubernetes_quantity import GPU
-from swell.pools.image import IMAGE_FLAG, read_image
+from swell.pools.image import IMAGE_FLAG, SHARED_MEMORY_FLAG, check_shared_memory, read_image
 
 DNS_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")  # of objects in Kubernetes
 LABEL = re.compile(r"(?P<key>[A-Za-z0-9](?:[-A-Za-z0-9_./]{0,315}[A-Za-z0-9])?)=(?P<value>[-A-Za-z0-9_.]{0,63})")
@@ -50,6 +50,10 @@ FLAGS = (
         "Mount the persistent volume claim NAME-claim, for data and checkpoints that workers share.",
     ),
     Flag("nfs-path", "nfs_path", FlagKind.TEXT, "DIR", "Where that volume is mounted.  [default: /mnt/NAME]"),
+    replace(
+        SHARED_MEMORY_FLAG,
+        help="Size of /dev/shm of each worker, which all its tasks share.  [default: the memory of the pod]",
+    ),
 )
 
 
@@ -69,6 +73,7 @@ class KubernetesOptions:
     one_per_node: bool = False
     nfs_volume_name: str | None = None  #: None: workers share no volume
     nfs_path: str | None = None  #: None: none is mounted
+    shared_memory_mib: int | None = None  #: None: as much as the pod has memory
 
     def __repr__(self) -> str:
         return f"KubernetesOptions({self.image}, {self.cluster_host or self.kubeconfig})"  # without the token
@@ -76,16 +81,22 @@ class KubernetesOptions:
 
 def read(given: Mapping[str, Any]) -> KubernetesOptions:
     """`given`: values by field, as `read_flags` returns them."""
+    check_shared_memory(given)
     said = {**given, "image": read_image(given.get("image"), os.environ)}
     said["node_selector"] = _read_labels(said.get("node_selector", ""))
     _refuse_half_an_access(said)
     _refuse_names(said)
-    name = said.get("nfs_volume_name")
-    if name is not None:
-        said.setdefault("nfs_path", f"/mnt/{name}")
+    if folders := nfs_folders(said):
+        said["nfs_path"] = folders[0]
     elif "nfs_path" in said:
         raise Rejected("--nfs-path says where a volume is mounted, and no volume is named; add --nfs-volume-name NAME")
     return KubernetesOptions(**said)
+
+
+def nfs_folders(said: Mapping[str, Any]) -> tuple[str, ...]:
+    """Where the volume that workers share is mounted; empty: they share none."""
+    name = said.get("nfs_volume_name")
+    return () if name is None else (said.get("nfs_path") or f"/mnt/{name}",)
 
 
 def _read_labels(text: str) -> tuple[tuple[str, str], ...]:

@@ -95,12 +95,16 @@ def _volumes(options: KubernetesOptions) -> list[Document]:
     volumes: list[Document] = [
         {"name": "work", "emptyDir": {}},
         # What a container has by itself, 64 MB, is too little for the workers of a data loader.
-        {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", **_size_limit(options)}},
     ]
     if options.nfs_volume_name is not None:
         claim = f"{options.nfs_volume_name}-claim"
         volumes.append({"name": "shared", "persistentVolumeClaim": {"claimName": claim}})
     return volumes
+
+
+def _size_limit(options: KubernetesOptions) -> Document:
+    return {} if options.shared_memory_mib is None else {"sizeLimit": f"{options.shared_memory_mib}Mi"}
 
 
 def _mounts(order: WorkerOrder, options: KubernetesOptions) -> list[Document]:

@@ -47,6 +47,7 @@ KIND = PoolKind(
     connect=connect,
     legacy=LegacyCommand(
         "slurm-batch",
+        has_our_disks=True,
         defaults={"name": "codalab-slurm-worker", "gpus": "1", "time": "10-0"},
         renamed={
             "job-name": "name",

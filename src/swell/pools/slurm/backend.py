@@ -15,10 +15,12 @@ from swell.pools.backend import BackendWorker, WorkerOrder, WorkerState
 from swell.pools.options import PoolOptions
 from swell.pools.slurm.parse import (
     JOB_ID,
+    NO_ENDING,
     SACCT_FIELDS,
     SEPARATOR,
     SQUEUE_FORMAT,
     STATES,
+    SlurmEnding,
     SlurmJob,
     failure,
     is_over,
@@ -51,7 +53,7 @@ class SlurmBackend:
         check_log_folder(self._logs)
         self._comment = pool_comment(options.name, options.worker.server)
         self._config: str | None = None  #: None: not asked yet
-        self._endings: dict[str, str] = {}  #: of jobs that have ended, in words: they are asked for once
+        self._endings: dict[str, SlurmEnding] = {}  #: of jobs that have ended: they are asked for once
 
     def observe(self) -> tuple[BackendWorker, ...]:
         doing = "asking slurm for the workers of the pool"
@@ -113,12 +115,12 @@ class SlurmBackend:
             pool=self._options.name,
             comment=self._comment,
             log=self._logs,
-            detail=self._ending(job) if has_ended and is_ours else "",
+            ending=self._ending(job) if has_ended and is_ours else NO_ENDING,
             tracks_all=self._setting("ProctrackType") == "proctrack/cgroup" if has_ended and is_ours else False,
         )
 
-    def _ending(self, job: SlurmJob) -> str:
-        """How it ended, in Slurm's words; what cannot be asked any more is left out."""
+    def _ending(self, job: SlurmJob) -> SlurmEnding:
+        """How it ended; what cannot be asked any more is left out."""
         if job.id not in self._endings:
             try:
                 said = self._run("asking how it ended", ["scontrol", "--oneliner", "show", "job", job.id])

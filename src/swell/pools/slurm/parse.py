@@ -19,6 +19,7 @@ SQUEUE_FIELDS = ("%A", "%j", "%T", "%r", "%k")  # job, name, state, reason, comm
 SQUEUE_FORMAT = SEPARATOR.join(SQUEUE_FIELDS)
 SACCT_FIELDS = ("JobIDRaw", "JobName", "State", "ExitCode", "Comment")
 JOB_ID = re.compile(r"[0-9]{1,12}")
+RESTARTS = re.compile(r"\bRestarts=([0-9]{1,9})\b")
 EXIT = re.compile(r"\bExitCode=([0-9]{1,3}):([0-9]{1,3})\b")
 REASON = re.compile(r"\bReason=(\S{1,200})")
 
@@ -69,6 +70,15 @@ class SlurmJob:
     exit: str = ""  #: code:signal; empty: not said
 
 
+@dataclass(frozen=True, slots=True)
+class SlurmEnding:
+    words: str  #: empty: it does not say how
+    restarts: int | None  #: how often Slurm has started it again; None: it does not say
+
+
+NO_ENDING = SlurmEnding("", None)
+
+
 def parse_squeue(text: str) -> tuple[SlurmJob, ...]:
     return tuple(_line(line, SEPARATOR, len(SQUEUE_FIELDS), "squeue") for line in _lines(text))
 
@@ -90,32 +100,33 @@ def _line(line: str, separator: str, count: int, command: str) -> SlurmJob:
 
 
 def worker_of(
-    job: SlurmJob, *, pool: str, comment: str, log: Path, detail: str, tracks_all: bool
+    job: SlurmJob, *, pool: str, comment: str, log: Path, ending: SlurmEnding, tracks_all: bool
 ) -> BackendWorker | None:
     """None: it is no worker of this pool. `tracks_all`: no process of a job escapes Slurm (control groups)."""
     if pool_of(job.name) != pool or job.comment not in (comment, ""):
         return None
     state = STATES.get(job.word, WorkerState.UNKNOWN)
-    said = detail or ("" if job.reason in ("None", "(null)") else job.reason)
-    is_proof = state is WorkerState.ENDED and tracks_all and job.word not in OUT_OF_REACH
+    said = ending.words or ("" if job.reason in ("None", "(null)") else job.reason)
+    is_seen = tracks_all and job.word not in OUT_OF_REACH and ending.restarts is not None
     return BackendWorker(
         job.name,
         job.id,
         state,
         job.word[:WORD_MAX],
         said[:DETAIL_MAX],
-        exit_code(detail or job.exit) if state is WorkerState.ENDED else None,
+        exit_code(ending.words or job.exit) if state is WorkerState.ENDED else None,
         str(log / f"{job.name}-{job.id}.out") if state is not WorkerState.PENDING else "",
-        is_proof,
+        is_proof=state is WorkerState.ENDED and is_seen,
+        last_run=ending.restarts or 0,
     )
 
 
-def parse_ending(text: str) -> str:
-    """Of `scontrol --oneliner show job`: how it ended, in a few words; empty: it does not say."""
-    reason, code = REASON.search(text), EXIT.search(text)
+def parse_ending(text: str) -> SlurmEnding:
+    """Of `scontrol --oneliner show job`."""
+    reason, code, restarts = REASON.search(text), EXIT.search(text), RESTARTS.search(text)
     words = [reason[1]] if reason is not None and reason[1] != "None" else []
     words += [f"exit code {code[1]}" + (f", signal {code[2]}" if code[2] != "0" else "")] if code is not None else []
-    return ", ".join(words)
+    return SlurmEnding(", ".join(words), None if restarts is None else int(restarts[1]))
 
 
 def exit_code(said: str) -> int | None:
