@@ -151,7 +151,7 @@ class _Admission:
         if may_change_slots(job) or job.yielding == 0:
             self.line.give(places)
             return
-        if job.shape.is_elastic and resumes(job) and self._can_be_counted_on(job):
+        if job.shape.is_elastic and not job.is_partly_over and resumes(job) and self._can_be_counted_on(job):
             self.elastic[job.id] = job
             self.line.give(places)
             places = least_places(job)

@@ -94,6 +94,7 @@ def _check_yield(
     _require(job.mode is ResizeMode.IMMEDIATE or has_checkpoint, f"{who} has never reported a checkpoint")
     if isinstance(action, Resize):
         shape = job.shape
+        _require(not job.is_partly_over, f"{who} is resized although some of its tasks have ended")
         in_range = shape.width_min <= action.width <= shape.width_max and action.width != job.width
         _require(in_range, f"{who}: width {action.width} from {job.width}, range {shape.width_min}..{shape.width_max}")
         return
