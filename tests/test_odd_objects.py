@@ -303,9 +303,15 @@ class World:
             while self.teller.tell():
                 pass
             self.stand_ins.look()
-            Leftovers(self.port, self.cluster, self.store.id, lambda job: self._is_over(job), lambda job: None).calls(
-                lambda job: False, self.clock()
+            leftovers = Leftovers(
+                self.port,
+                self.cluster,
+                self.store.id,
+                self._is_over,
+                lambda job: None,
+                of_jobs=lambda: frozenset({"ml", "default"}),
             )
+            leftovers.calls(lambda job: False, self.clock())
 
     def _is_over(self, job: JobId) -> bool:
         try:

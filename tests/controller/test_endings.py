@@ -155,6 +155,32 @@ def test_a_gang_that_goes_on_without_a_task_succeeds_with_the_others_and_gives_i
     assert stage.states(job) == ["succeeded"]
 
 
+@pytest.mark.parametrize(
+    ("what", "resources", "width_max"),
+    [
+        ("a rank of an elastic gang", Resources(1000, 0, 1), 4),
+        ("one that shares a GPU", Resources(1000, 0, 0, 512), 2),
+    ],
+)
+def test_the_room_of_a_rank_that_has_succeeded_is_free_while_the_others_go_on(
+    stage: Stage, what: str, resources: Resources, width_max: int
+) -> None:
+    """Eight GPUs stood idle behind one rank that still wrote its last checkpoint."""
+    job = stage.submit(roles=(Role("worker", ("true",), resources, 2),), width_min=2, width_max=width_max)
+    stage.begin(job)
+    stage.ended(job, 0)
+    stage.cycle()
+    others = stage.job(job).width - 1
+    assert [slot.is_empty for slot in stage.store.attempts(job)[0].slots] == [True, *[False] * others], what
+    stage.restart()
+    stage.cycle()
+    for rank in range(1, others + 1):
+        stage.ended(job, rank)
+    stage.run(job, done=True)
+    stage.cycle()
+    assert stage.states(job) == ["succeeded"]
+
+
 def test_one_that_was_cancelled_before_says_by_whom(stage: Stage) -> None:
     job = stage.submit()
     stage.begin(job)

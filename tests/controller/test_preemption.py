@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from controller.stage import Stage
+from dataclasses import replace
+
+from controller.stage import NODE, Stage
 from controller.yielders import asked_for_another, kinds_after, wide
-from swell.model.job import JobState, Role
+from swell.model.job import AttemptId, JobState, Role
+from swell.model.launch import CAUSE_STOPPED
 from swell.model.resources import Resources
 
 
@@ -68,3 +71,25 @@ def test_an_array_gets_room_but_is_not_put_first(stage: Stage) -> None:
     stage.cycle(0.0)
     assert kinds_after(stage, job, "Running") == ["Running", "AskedToYield"]
     assert stage.job(lanes).reserved_until is None
+
+
+def test_an_array_that_is_evicted_lines_up_again_with_the_tasks_that_had_not_ended(stage: Stage) -> None:
+    stage.engine.nodes = (replace(NODE, labels={}),)
+    lanes = stage.array("0-3", 4)
+    stage.begin(lanes)
+    stage.ended(lanes, 0)
+    role = Role("worker", ("true",), Resources(4000, 0, 0), 1)
+    urgent = stage.submit(roles=(role,), priority=9, preempts=True)
+    stage.cycle(0.0)
+    assert stage.asked_to("evict") == [("evict", str(AttemptId(lanes, 1)), 30.0)]
+    for index in (1, 2, 3):
+        stage.ended(lanes, index, None, CAUSE_STOPPED)
+    stage.run(lanes, done=True)
+    stage.cycle(0.0)
+    record = stage.job(lanes)
+    assert stage.states(lanes, urgent) == ["queued", "starting"]
+    assert (record.tasks_succeeded, record.tasks_failed, record.failures) == (1, 0, 0)
+    stage.began(urgent, 0)
+    stage.finish(urgent, 0)
+    stage.cycle(0.0)
+    assert (stage.states(lanes), stage.launch(lanes).indices) == (["starting"], "1,2,3")

@@ -83,13 +83,61 @@ def test_one_that_waits_for_its_turn_does_not_hold_back_one_of_its_shape_and_pri
     assert [one.room_for for one in plan.actions if isinstance(one, Preempt)] == [3]
 
 
+@pytest.mark.parametrize("draining", [(), (0, 1)])
+def test_an_array_is_evicted_whole(draining: tuple[int, ...]):
+    """Its slots were drained instead: a class waited for tasks that may run for days."""
+    busy = array(1, on="a", gpus=1, slots=2, tasks=9, draining=draining)
+    assert plan_of(of_cluster("a", 2), busy, classed(2, gpus=2, priority=1)) == Plan(
+        (evicts(1, winner=2),), {2: FOR_ROOM}
+    )
+
+
+def test_of_several_arrays_only_those_are_evicted_that_are_in_the_way():
+    plan = plan_of(
+        of_cluster("a", 2),
+        of_cluster("b", 2),
+        array(1, on="a", gpus=1, slots=2, tasks=2),
+        array(2, on="b", gpus=1, slots=2, tasks=2, priority=1),
+        classed(3, gpus=2, priority=2),
+    )
+    assert plan == Plan((evicts(1, winner=3),), {3: FOR_ROOM})
+
+
+def test_a_gang_and_an_array_are_evicted_together_when_neither_is_enough():
+    plan = plan_of(
+        of_cluster("a", 4),
+        running(1, on="a", gpus=2),
+        array(2, on="a", gpus=1, slots=2, tasks=2),
+        classed(3, gpus=4, priority=1),
+    )
+    assert plan == Plan((evicts(1, winner=3), evicts(2, winner=3)), {3: FOR_ROOM})
+
+
+def test_no_array_is_evicted_where_those_that_can_save_make_room():
+    plan = plan_of(
+        of_cluster("a", 2),
+        of_cluster("b", 2),
+        array(1, on="b", gpus=1, slots=2, tasks=2, priority=3),
+        trains(2, on="a", gpus=2, width=2),
+        classed(3, gpus=2, priority=2),
+    )
+    assert plan == Plan((preempts(2, winner=3),), {3: FOR_ROOM})
+
+
+def test_an_array_evicts_nobody():
+    """It would give its lanes back as soon as somebody ahead of it needs them."""
+    wants = replace(array(2, gpus=2, tasks=2, priority=1), preempts=True)
+    busy = array(1, on="a", gpus=2, slots=1, tasks=4)
+    assert not [one for one in plan_of(of_cluster("a", 2), busy, wants).actions if _is_evict(one)]
+
+
 KEPT = {
     "of the same priority": running(1, on="a", gpus=2, priority=1),
     "of a higher one": running(1, on="a", gpus=2, priority=2),
     "being stopped": running(1, on="a", gpus=2, state=JobState.STOPPING),
     "leaving at its checkpoint": replace(trains(1, on="a", gpus=2, width=2), yielding=0),
     "able to save, and started a moment ago": trains(1, on="a", gpus=2, width=2, started=NOW - 1.0),
-    "an array, whose tasks end by themselves": array(1, on="a", gpus=2, slots=1, tasks=4),
+    "an array of the same priority": array(1, on="a", gpus=2, slots=1, tasks=4, priority=1),
 }
 
 
@@ -129,9 +177,7 @@ def full_clusters(draw: st.DrawFn) -> Snapshot:
             taken = draw(st.integers(1, gpus))
             gpus -= taken
             priority, job = draw(st.integers(0, 3)), len(jobs) + 1
-            saves = draw(st.booleans())
-            made = trains if saves else running
-            more = {"width": taken} if saves else {}
+            made, more = draw(st.sampled_from([(running, {}), (trains, {"width": taken}), (array, {"slots": 1})]))
             jobs.append(made(job, on=f"n{number}", gpus=taken, priority=priority, **more))  # type: ignore[operator]
     for _ in range(draw(st.integers(1, 4))):
         wants = queued(len(jobs) + 1, gpus=draw(st.integers(1, 3)), tasks=draw(st.integers(1, 3)))
@@ -167,7 +213,8 @@ def test_whoever_is_evicted_is_below_somebody_with_a_class_who_gets_room_by_it(s
         (running(1, on="a", gpus=2), queued(2, gpus=2, priority=1)),
         (running(1, on="a", gpus=2, priority=1), classed(2, gpus=2, priority=1)),
         (running(1, on="a", gpus=2, state=JobState.STOPPING), classed(2, gpus=2, priority=1)),
-        (array(1, on="a", gpus=2, slots=1, tasks=4), classed(2, gpus=2, priority=1)),
+        (array(1, on="a", gpus=2, slots=1, tasks=4, priority=1), classed(2, gpus=2, priority=1)),
+        (array(1, on="a", gpus=2, slots=1, tasks=4), queued(2, gpus=2, priority=1)),
     ],
 )
 def test_a_plan_that_evicts_who_may_stay_is_refused(victim: JobView, winner: JobView):

@@ -14,9 +14,10 @@ from swell.model.plan import JobView, Plan, Resize, Snapshot, Start, Verdict
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.model.training import Training
-from swell.planner import make_plan
+from swell.planner import check_plan, make_plan
+from swell.planner.check import BrokenPlan
 
-from .plans import AT_CHECKPOINT, FOR_ROOM, IMMEDIATE, NEVER, NOW, asked, grows, plan_of, shrinks, started
+from .plans import AT_CHECKPOINT, FOR_ROOM, IMMEDIATE, NEVER, NOW, asked, grows, plan_of, preempts, shrinks, started
 from .world import node, queued, running, trains, world
 
 # -- room for one that waits ---------------------------------------------------------------------------------
@@ -439,3 +440,27 @@ def test_the_order_in_which_jobs_are_told_does_not_matter():
     jobs = [trains(n, on="a", gpus="1..4", width=2, left=10.0 * n) for n in (1, 2, 3)] + [queued(4, gpus=4)]
     now = snapshot_of(*jobs)
     assert make_plan(replace(now, jobs=tuple(reversed(now.jobs)))) == make_plan(now)
+
+
+def partly_over(priority: int = 0) -> JobView:
+    """Four tasks wide, of which the first has ended."""
+    whole = trains(1, on="a", tasks="1..4", cpus=2, width=4, priority=priority)
+    return replace(whole, slots=whole.slots[1:])
+
+
+def test_a_gang_of_which_a_task_has_ended_is_not_resized_any_more():
+    """Begun again at another width it would do again what that task has done."""
+    waits = queued(2, cpus=4)
+    assert plan_of(node("a", cpus=8), partly_over(), waits) == Plan((), {2: FOR_ROOM})
+    assert plan_of(node("a", cpus=16), partly_over()).actions == ()
+    assert [one.job for one in plan_of(node("a", cpus=8), partly_over(), queued(2, cpus=2)).actions] == [2]
+
+
+def test_a_gang_of_which_a_task_has_ended_still_makes_room_for_a_higher_priority():
+    plan = plan_of(node("a", cpus=8), partly_over(), queued(2, cpus=8, priority=9))
+    assert plan == Plan((preempts(1, winner=2),), {2: FOR_ROOM})
+
+
+def test_a_plan_that_resizes_such_a_gang_is_refused():
+    with pytest.raises(BrokenPlan):
+        check_plan(world(node("a", cpus=8), partly_over(), now=NOW), Plan((shrinks(1, 2, None),), {}))

@@ -211,17 +211,12 @@ def _go_on(world: World, job: LiveJob, changes: Changes, now: float) -> list[Eff
 def _give_room_back(job: LiveJob, changes: Changes, now: float) -> None:
     """Ranks of a gang that have succeeded leave their room to others while the rest goes on.
 
-    Not while the job is being stopped or resized: it would line up behind whoever took its room. Not of an elastic
-    job, whose width says how much it holds. A share of a GPU is kept until the GPU is empty.
+    Not while the job is being stopped or resized: it would line up behind whoever took its room.
     """
-    if job.attempt is None or job.state is not JobState.RUNNING or job.asked is not None:
+    if job.attempt is None or job.state is not JobState.RUNNING or job.asked is not None or job.shape.is_array:
         return
-    if job.shape.is_array or job.shape.is_elastic:
-        return
-    slots = tuple(
-        replace(slot, is_empty=True) if slot.number in job.progress.emptied and not slot.resources.is_share else slot
-        for slot in job.slots
-    )
+    emptied = job.progress.emptied
+    slots = tuple(replace(slot, is_empty=True) if slot.number in emptied else slot for slot in job.slots)
     is_left = any(not slot.is_empty for slot in slots)  # the last one goes with the attempt
     if slots != job.slots and is_left:
         job.set_attempt(with_slots(job.attempt, slots, job.emptied_at(now)), changes)

@@ -156,6 +156,12 @@ class JobView:
         return bool(self.slots) or self.used_s > 0
 
     @property
+    def is_partly_over(self) -> bool:
+        """A gang of which some tasks have ended before the others, and left their room: its width stays as it is."""
+        is_gang = bool(self.slots) and not self.shape.is_array
+        return is_gang and len(self.slots) < sum(count for _, count in self.shape.tasks_at(self.width))
+
+    @property
     def left_s(self) -> float | None:
         """What is left of its time limit, were it started now; None: endless."""
         return None if self.shape.time_limit_s is None else max(0.0, self.shape.time_limit_s - self.used_s)

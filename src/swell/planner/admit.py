@@ -151,7 +151,7 @@ class _Admission:
         if may_change_slots(job) or job.yielding == 0:
             self.line.give(places)
             return
-        if job.shape.is_elastic and resumes(job) and self._can_be_counted_on(job):
+        if job.shape.is_elastic and not job.is_partly_over and resumes(job) and self._can_be_counted_on(job):
             self.elastic[job.id] = job
             self.line.give(places)
             places = least_places(job)
@@ -294,6 +294,8 @@ class _Admission:
             places = self._preempt_for(job)
             if places is not None and self._can_start_after_all(job):
                 return True
+        if places is not None and job.preempts and not job.shape.is_array:
+            places = self._evict_arrays(job, places)
         if places is not None:
             self._claim(job, places, is_new=True)
             if not job.shape.is_array:
@@ -361,10 +363,36 @@ class _Admission:
 
     def _can_be_evicted(self, victim: JobView, job: JobView) -> bool:
         """Pods of a cluster, of lower priority. Who can save is asked, if not now then soon."""
-        has_room = victim.state in (JobState.STARTING, JobState.RUNNING) and not victim.shape.is_array
+        has_room = victim.state in (JobState.STARTING, JobState.RUNNING)
         is_asked = victim.yielding is not None or resumes(victim)
         is_below = victim.priority < job.priority and self.line.table.is_cluster
         return has_room and is_below and not is_asked
+
+    def _evict_arrays(self, job: JobView, places: Places) -> Places:
+        """Arrays of lower priority end whole, where `places` would be there only when their tasks have ended.
+
+        Returns where the job will be: not where an array runs that is not needed.
+        """
+        arrays = [
+            (one, one.places)
+            for one in self.snapshot.holding
+            if may_change_slots(one) and one.id not in self.victims and self._can_be_evicted(one, job)
+        ]
+        if not arrays:
+            return places
+        rooms = [room.copy() for room in self._claimable()]
+        for room in rooms:
+            for _, held in arrays:
+                room.take(held)
+        without = find(job.shape, rooms, is_steady=True)
+        if without is not None:
+            return without
+        chosen = choose_victims(job.shape, rooms, arrays, self.snapshot.now)
+        if chosen is None:
+            return places
+        victims, places = chosen
+        self.victims |= {victim.id: Preempted(victim, job.id, is_evicted=True) for victim in victims}
+        return places
 
     def _stand_in_front(self, job: JobView) -> None:
         if self.front is None:
@@ -374,7 +402,7 @@ class _Admission:
 
     def _visit_array(self, job: JobView) -> None:
         """Keep the slots its turn allows, drain the rest, add what fits, claim what arrays behind it hold."""
-        if not job.slots:
+        if not job.slots or job.id in self.victims:
             return
         kept = tuple(self._keep(job, slot) for slot in job.slots)
         working = taken(slot for slot in kept if not slot.is_draining)

@@ -94,6 +94,7 @@ def _check_yield(
     _require(job.mode is ResizeMode.IMMEDIATE or has_checkpoint, f"{who} has never reported a checkpoint")
     if isinstance(action, Resize):
         shape = job.shape
+        _require(not job.is_partly_over, f"{who} is resized although some of its tasks have ended")
         in_range = shape.width_min <= action.width <= shape.width_max and action.width != job.width
         _require(in_range, f"{who}: width {action.width} from {job.width}, range {shape.width_min}..{shape.width_max}")
         return
@@ -112,7 +113,7 @@ def _may_be_asked(job: JobView, action: Resize | Preempt) -> bool:
 def _check_eviction(job: JobView, above: JobView | None) -> None:
     who = f"job {job.id}"
     _require(job.state in (JobState.STARTING, JobState.RUNNING) and bool(job.slots), f"{who} is evicted, {job.state}")
-    _require(job.yielding is None and not job.shape.is_array, f"{who} cannot be evicted as a whole")
+    _require(job.yielding is None, f"{who} is evicted, and frees its resources already")
     may = above is not None and above.preempts and above.priority > job.priority
     _require(may, f"{who} is evicted for one whose PriorityClass does not allow it")
 

@@ -92,6 +92,7 @@ class KubernetesBackend:
             is_over=self._is_over,
             has_ended=self._has_ended,
             where=self.places_of,
+            of_jobs=self.namespaces_of_jobs,
             on_behalf=self._on_behalf,
         )
         self._lease_client = ApiClient(access, answer_s=DURATION_S / 3)
@@ -161,8 +162,17 @@ class KubernetesBackend:
         record = self._record(job)
         if record is None:
             return None
-        document = self._store.manifest(record.manifest) if record.manifest else {}
+        return self._places_in(record.manifest)
+
+    def _places_in(self, manifest: str) -> frozenset[str]:
+        """The namespaces in which objects made from a stored manifest may be."""
+        document = self._store.manifest(manifest) if manifest else {}
         return self._places.all_of({"metadata": {}} if not document or is_native(document) else document)
+
+    def namespaces_of_jobs(self) -> frozenset[str]:
+        """Those in which Swell runs jobs: of all that are known, and of those that name none."""
+        manifests = {record.manifest for page in self._store.pages(ended_since=0.0) for record in page}
+        return self._places_in("").union(*map(self._places_in, manifests))
 
     def _on_behalf(self, wanted: Wanted) -> Headers:
         """What kubectl made is there, or is not; of whoever has the server's own token nobody's rights are asked."""

@@ -47,7 +47,7 @@ class Drive:
             store=store,
             namespace="default",
             wake=self._woken.set,
-            **options,
+            **{"of_jobs": lambda: frozenset({"default"}), **options},
         )
         self.tasks: dict[tuple[AttemptId, int], TaskSeen] = {}
         self.runs: dict[tuple[AttemptId, str], RunSeen] = {}

@@ -121,10 +121,10 @@ GONE = make_seen(OURS)
             Followed((alive(0), alive(1))),
         ),
         (
-            "one that shares a GPU has succeeded: the pod that reserves the GPU stays",
+            "one that shares a GPU has succeeded: its share is free as well",
             replace(BEGUN, shares_mib=(1000,)),
             make_seen(make_object(), ended(0), running(1)),
-            Followed((alive(0), alive(1))),
+            Followed((alive(0), alive(1)), emptied=frozenset({0})),
         ),
         (
             "it succeeded while a worker still runs",

@@ -82,7 +82,9 @@ def made(
     for one in pods:
         there[int(one.labels[JOB])].append(one)
     known, cluster = set(over), Cluster(there)
-    return Leftovers(port, cluster, "store", known.__contains__, (places or {}).get)  # type: ignore[arg-type]
+    of_jobs = frozenset({"team"}).union(*(places or {}).values())
+    where = (places or {}).get
+    return Leftovers(port, cluster, "store", known.__contains__, where, of_jobs=lambda: of_jobs)  # type: ignore[arg-type]
 
 
 def passes(leftovers: Leftovers, *moments: float, active: Iterable[int] = ()) -> None:
@@ -146,6 +148,15 @@ def test_a_copy_that_somebody_has_made_elsewhere_with_its_labels_is_left_alone(p
     assert port.deleted == ["of-7"]
 
 
+def test_of_a_job_that_is_not_known_any_more_only_what_is_where_jobs_run_is_removed(port: Port) -> None:
+    """After a restart its labels alone were believed, in every namespace: whoever wrote them on a pod of their own lost
+    that pod."""
+    copy = ended(**{**of(7), "name": "copy"}, namespace="elsewhere")
+    leftovers = made(port, [copy, ended(**of(7))], over=[7])
+    passes(leftovers, 100.0)
+    assert port.deleted == ["of-7"]
+
+
 CLAIM = ("team", "train-shared")
 
 
@@ -155,7 +166,10 @@ def with_claim(port: Port, *seen: Any, has_ended: bool = True, job: int = 7) -> 
     pods = [one for one in seen if isinstance(one, PodSeen)]
     cluster: Any = Cluster({7: pods}, {7: [one for one in seen if one not in pods]})
     anything: Any = port
-    return Leftovers(anything, cluster, "store", lambda _: False, lambda _: None, lambda _: has_ended)
+    of_jobs = frozenset({"team", "ml"})
+    return Leftovers(
+        anything, cluster, "store", lambda _: False, lambda _: None, lambda _: has_ended, of_jobs=lambda: of_jobs
+    )
 
 
 def test_the_volume_of_a_job_that_has_ended_goes_at_once(port: Port) -> None:

@@ -91,6 +91,10 @@ def test_what_is_needed_is_what_somebody_shares_and_whole_gpus_are_not() -> None
     assert needed([shares(ON_A), stopping, whole]) == Needed(frozenset({A}), frozenset({A, B}))
 
 
+def test_a_gpu_whose_ranks_have_all_ended_is_not_kept_for_the_others_of_their_gang() -> None:
+    assert needed([shares(ON_A, ON_B, emptied=frozenset({0}))]) == Needed(frozenset({B}), frozenset({B}))
+
+
 FAILED = reserving(node="n1", phase="Failed", ended=Ended(990.0, None, "UnexpectedAdmissionError", "no GPU", False))
 WANTS_A = Needed(frozenset({A}), frozenset({A}))
 KEEPS_A = Needed(frozenset(), frozenset({A}))

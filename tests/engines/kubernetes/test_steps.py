@@ -76,6 +76,22 @@ def test_an_object_is_suspended_when_the_budgets_of_its_pods_allow_it(origin):
     assert object_steps(EVICTED, there, AttemptMemory(may_evict=True), origin) == (SuspendObject(),)
 
 
+@pytest.mark.parametrize(
+    ("what", "there", "memory", "steps"),
+    [
+        ("its tasks run", make_object("Job"), {}, (AskBudgets(), SuspendObject())),
+        ("the budgets have allowed it", make_object("Job"), {"may_evict": True}, (SuspendObject(),)),
+        ("it is suspended", make_object("Job", is_suspended=True, suspended_in=FIRST), {}, ()),
+    ],
+)
+@pytest.mark.parametrize("is_drained", [False, True])
+def test_an_array_is_suspended_when_the_budgets_of_its_pods_allow_it(what, there, memory, steps, is_drained):
+    """That somebody drains the node of one task is no leave to end the others."""
+    evicted = make_wanted(is_stopping=True, evicts=True, is_array=True)
+    seen = make_seen(there, running(0, is_deleting=is_drained), running(1))
+    assert object_steps(evicted, seen, AttemptMemory(**memory), Origin.FOUND_OBJECT) == steps, what
+
+
 def new_pod(rank: int) -> PodSeen:
     return make_pod(rank, uid=f"new-{rank}", annotations={ATTEMPT: str(SECOND)})
 

@@ -65,6 +65,7 @@ class KubernetesEngine:
         is_over: Callable[[int], bool] = lambda _: False,
         has_ended: Callable[[int], bool] = lambda _: True,
         where: Callable[[int], frozenset[str] | None] = lambda _: None,
+        of_jobs: Callable[[], frozenset[str]] = frozenset,
         on_behalf: Callable[[Wanted], Headers] = lambda _: (),
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -99,7 +100,7 @@ class KubernetesEngine:
             on_behalf=on_behalf,
         )
         self._cancelled_kept_s = cancelled_kept_s
-        self._leftovers = Leftovers(port, self.cluster, store, is_over, where, has_ended)
+        self._leftovers = Leftovers(port, self.cluster, store, is_over, where, has_ended, of_jobs)
         self._offers = Offers(self.cluster, self._live_attempts, reservations)
         self._observer = AttemptObserver(self.cluster, store, places)
         self._reconciler = Reconciler(

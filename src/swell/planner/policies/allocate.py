@@ -48,6 +48,8 @@ def _yields(snapshot: Snapshot, widths: Mapping[JobId, int], waiting: Sequence[J
         has_just_started = job.started_at == snapshot.now  # what is decided at one moment is decided once
         if widths.get(job.id) == job.width or has_just_started or not can_stop(job):
             continue
+        if job.id in widths and job.is_partly_over:
+            continue
         if job.id in widths:
             found.append(Resize(job.id, widths[job.id], job.mode, None))
         elif waiting:

@@ -95,7 +95,8 @@ def _facts(snapshot: Snapshot, rules: tuple[PlacementRules | None, ...]) -> Fact
 def _later(snapshot: Snapshot, room: Room) -> Iterator[tuple[float, JobId]]:
     """Who is wider than it must be, and has not run long enough to be made narrower."""
     for job in snapshot.holding:
-        if job.shape.is_elastic and job.width > job.shape.width_min and _is_in(job, room):
+        is_wide = job.shape.is_elastic and job.width > job.shape.width_min and not job.is_partly_over
+        if is_wide and _is_in(job, room):
             yields_from = may_yield_from(job)
             if yields_from is not None and yields_from > snapshot.now:
                 yield yields_from, job.id

@@ -84,19 +84,16 @@ def follow(
 
 
 def _emptied(state: AttemptState, tasks: Iterable[TaskSeen]) -> Iterator[int]:
-    """Ranks that have succeeded, or whose pod has: no controller makes another for them.
-
-    Shares of a GPU are kept until the attempt has ended: the pod that reserves the GPU is there for all of them.
-    """
+    """Ranks that have succeeded, or whose pod has: no controller makes another for them."""
     wanted = state.wanted
     if state.is_of_another or not wanted.has_begun:
         return
     told = {task.index for task in tasks if (task.exit_code == 0 and not task.cause) or task.cause == CAUSE_LEFT_OUT}
     alive = {rank for rank, pod in state.seen.pods if not pod.has_ended}
-    for rank, place in wanted.places.items():
+    for rank in wanted.places:
         pod = state.newest(rank)
         is_done = rank in told or (pod is not None and pod.phase == "Succeeded")
-        if is_done and rank not in alive and not wanted.shares_mib[place.role]:
+        if is_done and rank not in alive:
             yield rank
 
 

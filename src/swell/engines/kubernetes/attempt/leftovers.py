@@ -24,7 +24,7 @@ from swell.errors import NotFound, SwellError
 
 log = logging.getLogger(__name__)
 
-Places = frozenset[str] | None  # namespaces in which objects of a job may be; None: the job is not known any more
+Places = frozenset[str]  # namespaces in which objects of a job may be
 KEPT_S = 60.0
 AGAIN_S = 10.0  # after a removal that failed
 
@@ -38,23 +38,26 @@ class Leftovers:
         cluster: Cluster,
         store: str,
         is_over: Callable[[int], bool],
-        where: Callable[[int], Places],
+        where: Callable[[int], Places | None],
         has_ended: Callable[[int], bool] = lambda _: True,
+        of_jobs: Callable[[], Places] = frozenset,
     ) -> None:
         self._port = port
         self._cluster = cluster
         self._store = store
         self._is_over = is_over  #: is the job cancelled, or not even known?
-        self._where = where
+        self._where = where  #: None: the job is not known any more
         self._has_ended = has_ended  #: in whatever way; one that is to run again has its volume still
+        self._of_jobs = of_jobs  #: the namespaces of the jobs that are known
         self._lock = Lock()
         self._due: dict[int, tuple[float, Places]] = {}  #: when it goes, by job
         self._claims: dict[int, tuple[float, str, str]] = {}  #: of a job's own: when to look, namespace and name
         self._has_looked = False
 
     def add(self, job: int, due: float) -> None:
-        """While the job is known: later nobody can tell where its objects are."""
-        self._add(job, due, self._where(job))
+        """While the job is known: later nobody can tell where its objects are, only where those of others are."""
+        places = self._where(job)
+        self._add(job, due, self._of_jobs() if places is None else places)
 
     def _add(self, job: int, due: float, places: Places) -> None:
         with self._lock:
@@ -95,7 +98,7 @@ class Leftovers:
 
     def _remove(self, job: int, places: Places, now: float) -> None:
         for resource, one in self._of(job):
-            if places is not None and one.namespace not in places:
+            if one.namespace not in places:
                 continue  # a copy of somebody's, with the labels
             if isinstance(one, ObjectSeen) and one.claim:
                 self._remove_claim(job, now, one.namespace, one.claim)

@@ -165,8 +165,10 @@ def _guarded(wanted: Wanted, seen: AttemptSeen, memory: AttemptMemory, steps: tu
 
     Pods with a controller of ours are ended by the suspension of their object: evicted, they would count as failures.
     """
-    is_going = memory.may_evict or any(pod.is_deleting for _, pod in seen.pods)
-    if not wanted.evicts or not steps or (is_going and not _has_pod_kills(steps)):
+    is_broken = not wanted.is_array and any(pod.is_deleting for _, pod in seen.pods)  # an array loses one task by that
+    is_going = memory.may_evict or is_broken
+    ends_none = not _has_pod_kills(steps) and not any(isinstance(one, SuspendObject) for one in steps)
+    if not wanted.evicts or ends_none or (is_going and not _has_pod_kills(steps)):
         return steps
     evictions = tuple(replace(one, evicts=True) if isinstance(one, DeletePod) else one for one in steps)
     return evictions if is_going else (AskBudgets(), *evictions)

@@ -74,7 +74,7 @@ def needed(attempts: Iterable[Wanted]) -> Needed:
     wanted: set[Gpu] = set()
     kept: set[Gpu] = set()
     for attempt in attempts:
-        for place in attempt.lanes.values():
+        for place in attempt.held:
             if attempt.shares_mib[place.role]:
                 (kept if attempt.is_stopping else wanted).update((place.node, device) for device in place.devices)
     return Needed(frozenset(wanted), frozenset(wanted | kept))
