@@ -129,6 +129,7 @@ def test_jobs_that_wait_call_a_clusters_autoscaler_unless_it_says_otherwise(docu
     ("text", "said"),
     [
         ('{"cluster": {"stand_ins": "no"}}', "cluster.stand_ins must be true or false, but is 'no'"),
+        ('{"node_rights": "yes"}', "node_rights must be true or false, but is 'yes'"),
         ('{"cluster": {"stand_in": true}}', "cluster has no 'stand_in'; did you mean 'stand_ins'?"),
         ('{"admins": "eva"}', "admins must be a list of names, but is 'eva'"),
         ('{"allowed_hosts": [""]}', "allowed_hosts must be a list of names, but is ['']"),

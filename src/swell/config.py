@@ -2,6 +2,7 @@
 
     {"limits": {"default": {"gpus": 4, "running": 8, "queued": 100, "priority": 0}, "users": {"anna": {"gpus": 8}}},
      "fair_share": {"half_life": "7d"}, "policy": "swell", "admin_group": "swell-admin", "keep_s": 2592000,
+     "node_rights": false,
      "admins": ["eva@example.org"], "token_audiences": ["swell"],
      "cluster": {"kubeconfig": "/home/eva/.kube/config", "context": "lab", "namespace": "ml", "stand_ins": true},
      "listen": "0.0.0.0:8080", "advertise": "http://swell.ml.svc:8080", "allowed_hosts": ["swell"],
@@ -141,6 +142,7 @@ class Config:
     cluster: ClusterSettings | None = None  #: None: machines of our own run the tasks
     policy: str = DEFAULT_POLICY  #: by which jobs are planned
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: users, by the name of their group
+    node_rights: bool = False  #: may anybody's pods ask for folders, network, processes or devices of their node?
 
     def limits_of(self, user: str) -> UserLimits:
         return self.users.get(user, self.limits)
@@ -208,6 +210,7 @@ def parse_config(document: object, default: UserLimits = DEFAULT_LIMITS) -> Conf
     if (values["tls_cert"] is None) != (values["tls_key"] is None):
         raise Rejected("tls_cert and tls_key belong together; name both, or neither")
     values["plain_http"] = _of(whole.get("plain_http", False), "plain_http", _is_bool, "true or false")
+    values["node_rights"] = _of(whole.get("node_rights", False), "node_rights", _is_bool, "true or false")
     for name in ("admins", "token_audiences", "allowed_hosts"):
         values[name] = tuple(_of(whole.get(name, []), name, _are_names, "a list of names"))
     groups = _table(whole.get("groups", {}), "groups", None)

@@ -87,11 +87,11 @@ def test_without_a_key_the_same_body_is_another_job(service):
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
-        ("/jobs", {"manifets": "x"}, "the request has no field 'manifets'; did you mean 'manifest'? (known: dry_run, "),
+        ("/jobs", {"manifets": "x"}, "the request has no field 'manifets'; did you mean 'manifest'? (known: commit, "),
         (
             "/jobs",
             {"colour": "x"},
-            "the request has no field 'colour'; known: dry_run, env, files, in_images, manifest, render, repla",
+            "the request has no field 'colour'; known: commit, dry_run, env, files, in_images, manifest, render",
         ),
         ("/jobs/1/cancel", {"grace": 1}, "the request has no field 'grace'; did you mean 'grace_s'? (known: grace_s)"),
         ("/jobs/1/cancel", {"grace_s": -1}, "grace must be at least 0, but is -1"),

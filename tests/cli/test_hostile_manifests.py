@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from moving.shell import Shell
+from swell.config import parse_config
 
 HEAD = "apiVersion: swell/v1\nkind: Job\n"
 JOB = f"{HEAD}spec:\n  command: [a]\n"
@@ -90,6 +92,49 @@ def test_a_hostile_file_is_refused_in_bounded_time_and_nothing_is_submitted(shel
         assert done.stderr.startswith(f"swell: {file}: ")
     assert time.process_time() - began < SECONDS_MAX
     assert shell.service.store.listing(ended_since=None) == ([], 0)
+
+
+TORCH = (
+    "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec:\n  pytorchReplicaSpecs:\n    Master:\n"
+    "      template:\n        spec:\n"
+)
+TO_ALLOW = 'leave it out, or allow it to all jobs with "node_rights": true in config.json'
+NODE_RIGHTS = {
+    "a folder of its node": (
+        f"{POD}  volumes: [{{name: root, hostPath: {{path: /}}}}]\n",
+        "line 7: spec.volumes[0].hostPath asks for a folder of its node, which this server gives to no job; ",
+    ),
+    "all devices of its node": (
+        f"{POD}    securityContext: {{privileged: true}}\n",
+        "line 7: spec.containers[0].securityContext.privileged asks for all devices of its node, which this server ",
+    ),
+    "the network of its node": (
+        f"{TORCH}          hostNetwork: true\n          containers: [{{name: pytorch, command: [a]}}]\n",
+        "line 9: spec.pytorchReplicaSpecs.Master.template.spec.hostNetwork asks for the network of its node, which ",
+    ),
+    "rights of root": (
+        f"{FLUX}  containers:\n  - command: a\n    securityContext: {{capabilities: {{add: [SYS_ADMIN]}}}}\n",
+        "line 7: spec.containers[0].securityContext.capabilities.add asks for rights of root, which this server gives ",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NODE_RIGHTS)
+def test_who_asks_for_rights_over_a_node_is_refused_unless_the_server_allows_it(tmp_path: Path, what: str) -> None:
+    """It was refused only where one server works for many: a private one created such a pod for whoever wrote it."""
+    text, said = NODE_RIGHTS[what]
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    with closing(Shell(tmp_path / "default")) as shell:
+        for command in (["submit"], ["submit", "--dry-run"]):
+            done = shell.type("swell", *command, str(file))
+            assert (done.code, done.stdout) == (2, ""), done
+            assert f"swell: {file}: {said}" in done.stderr, done.stderr
+            assert done.stderr.endswith(f"{TO_ALLOW}\n")
+        assert shell.service.store.listing(ended_since=None) == ([], 0)
+    with closing(Shell(tmp_path / "allowed", parse_config({"node_rights": True}))) as shell:
+        assert shell.type("swell", "submit", str(file)).code == 0
+        assert len(shell.service.store.listing(ended_since=None)[0]) == 1
 
 
 def test_a_file_of_100_megabytes_is_not_read(shell: Shell, tmp_path: Path) -> None:

@@ -75,7 +75,10 @@ def staged(folder: Path) -> Iterator[Stage]:
         options += ["--reservation-image", name_of("busybox")]
         cluster.api.kubectl("label", "nodes", "--all", f"nvidia.com/gpu.memory={GPU_MIB}")
         found = {"PATH": f"{program('kubectl').parent}:/usr/bin:/bin"}
-        with Server(folder / "server", *options, gpus=None, env=found) as server:
+        server = Server(folder / "server", *options, gpus=None, env=found)
+        server.state.prepare()
+        server.state.write_json(server.state.config, {"node_rights": True})  # `stage.share` is a folder of the nodes
+        with server:
             yield Stage(cluster, server, share)
 
 

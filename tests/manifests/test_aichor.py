@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from swell.errors import Rejected
-from swell.manifests import Context, read_manifests
+from swell.manifests import Commit, Context, read_manifests
 from swell.model.job import Container, JobSpec, Role
 
 from .kubernetes import CONTEXT, read, refusal
+from .kubernetes import told as said
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "aichor"
 CLUSTER = replace(CONTEXT, on_cluster=True)
@@ -100,6 +101,26 @@ def test_what_the_caller_has_set_of_it_is_what_a_process_finds():
     assert env["AICHOR_EXPERIMENT_ID"] == ID
 
 
+@pytest.mark.parametrize("context", [CONTEXT, CLUSTER])
+def test_tasks_are_told_the_commit_that_the_manifest_came_from(context):
+    known = replace(context, commit=Commit("0123abcd", "Try $HOME\n\nin a second paragraph"))
+    env = dict(read(manifest(), known).roles[0].env) if not context.on_cluster else variables_of(manifest(), known)
+    message = "Try $HOME\n\nin a second paragraph".replace("$", "$$" if context.on_cluster else "$")
+    assert {name: env[name] for name in ("VCS_TYPE", "VCS_SHA", "VCS_COMMIT_MESSAGE")} == {
+        "VCS_TYPE": "git",
+        "VCS_SHA": "0123abcd",
+        "VCS_COMMIT_MESSAGE": message,
+    }
+    own = replace(known, variables=frozenset({"VCS_SHA"}))
+    assert "VCS_SHA" not in dict(read(manifest(), replace(own, on_cluster=False)).roles[0].env), "the caller's stays"
+
+
+def variables_of(document: dict[str, Any], context: Context) -> dict[str, Any]:
+    [found] = read_manifests(document, context)
+    [pod] = containers(found.document)
+    return {one["name"]: one.get("value") for one in pod["env"]}
+
+
 @pytest.mark.parametrize(
     ("image", "name"),
     [
@@ -140,6 +161,27 @@ def test_in_its_image_it_is_a_container_with_as_much_shared_memory_as_it_asks_fo
     assert not [note for note in spec.notes if note.startswith("builder")]
     with pytest.raises(Rejected, match="an image that is built on this machine is not where a cluster looks for it"):
         read_manifests(manifest(), replace(CLUSTER, in_images=True))
+
+
+def test_what_is_read_over_is_said():
+    """`rayVersion`, `registry` and what skipBuild names were taken without a word."""
+    builder = {"image": "i", "registry": "r", "skipBuild": {"experimentID": "7", "failIfNotFound": False}}
+    document = {**manifest(rayVersion="2.9"), "builder": builder}
+    ray = "spec.rayVersion has no effect: it is for the operator kuberay"
+    assert ray in read(document).notes
+    enabled = "has no effect: enabled takes the image of this name, whoever built it"
+    assert list(said(read(document, replace(CONTEXT, in_images=True)))) == [
+        "builder.registry has no effect: the image stays on this machine, and is pushed nowhere",
+        f"builder.skipBuild.experimentID {enabled}",
+        f"builder.skipBuild.failIfNotFound {enabled}",
+        ray,
+    ]
+
+
+def test_a_gpu_of_the_plain_type_is_a_gpu():
+    gpu = {"count": 2, "type": "gpu"}
+    spec = read(manifest(typed(resources={"cpus": 1, "accelerators": {"gpu": gpu}})))
+    assert spec.roles[0].resources.gpus == 2
 
 
 def test_scenario_1_is_a_gang_of_five_jobs():
@@ -379,6 +421,10 @@ def test_what_has_no_effect_is_said_and_tensorboard_reads_the_folder_that_the_jo
         (
             manifest(typed(resources={"cpus": 1, "accelerators": {"tpu": {"type": "v4"}}})),
             "spec.types.worker.resources.accelerators.tpu asks for TPUs, which Swell does not know",
+        ),
+        (
+            manifest(typed(resources={"cpus": 1, "accelerators": {"gpu": {"count": 1, "type": "mig-1g.5gb"}}})),
+            "spec.types.worker.resources.accelerators.gpu.type is 'mig-1g.5gb', which is no whole GPU, and Swell ",
         ),
         (manifest(debug={"jupyter": True}), "spec.debug opens a notebook or an editor beside the job"),
         (manifest(env={"JOB_INDEX": "1"}), "spec.env: JOB_INDEX is told by the operator, and another value would"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,6 +135,31 @@ def test_on_kubernetes_an_mpijob_is_a_gang_of_its_launcher_and_its_workers():
 )
 def test_what_cannot_start_together_on_kubernetes_is_refused(document, said):
     assert refusal(document, THERE).startswith(said)
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mpi" / "mpijob.yaml"
+#: programs that write down how they were called; the second Worker's ssh server comes up after three tries
+PROGRAMS = {
+    "ssh": 'echo "ssh $*" >> calls; [ "$2" != two ] || [ "$(grep -c "ssh -n two" calls)" -ge 3 ]',
+    "sleep": 'echo "sleep $*" >> calls',
+    "mpirun": 'echo "mpirun $1 $2" >> calls',
+}
+
+
+def test_the_examples_launcher_waits_for_the_ssh_servers_of_its_workers(tmp_path):
+    """`mpirun` came before a Worker's ssh server, was tried again, and both outputs were in the log."""
+    for name, script in PROGRAMS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "hostfile").write_text("one slots=1\ntwo slots=1\n")
+    [manifest] = read_manifests(EXAMPLE.read_text(), CONTEXT)
+    [role] = manifest.spec.roles
+    for there in ({"OMPI_MCA_orte_default_hostfile": "hostfile"}, {}):
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", **there}
+        subprocess.run(role.command, cwd=tmp_path, env=env, check=True, timeout=30)
+    tries = ["ssh -n one true", *["ssh -n two true", "sleep 1"] * 2, "ssh -n two true"]
+    on_a_machine = ["mpirun -n 2"]
+    assert (tmp_path / "calls").read_text().splitlines() == [*tries, "mpirun -n 2", *on_a_machine]
 
 
 ON_FLUX = {

@@ -41,6 +41,7 @@ def test_it_is_found_in_the_templates_of_every_kind():
         {"containers": [container(securityContext={"privileged": False, "capabilities": {"drop": ["ALL"]}})]},
         {"containers": [container(securityContext={"capabilities": {"add": ["NET_BIND_SERVICE"]}})]},
         {"containers": 7, "volumes": None},
+        {"containers": [{"environment": {"privileged": True, "hostPath": "/data"}}], "env": {"hostIPC": True}},
     ],
 )
 def test_a_pod_that_does_not_is_let_through(fields: dict[str, Any]):

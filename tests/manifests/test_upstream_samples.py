@@ -29,7 +29,10 @@ READ = {
     (MPI, "examples/v2beta1/horovod/tensorflow-mnist.yaml"): [("tensorflow-mnist", 1)],
 }
 NO_COMMAND = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0] has no command"
+NO_COMMAND_OF_TORCH = "spec.pytorchReplicaSpecs.Master.template.spec.containers[0] has no command"
 NO_KIND = "nothing here can run 'apiVersion: kubeflow.org/v1, kind: {}'"
+NOT_OF_A_JOB = "nothing here can run 'apiVersion: v1, kind: {}'"
+IRIS, RABIT = "examples/xgboost/xgboost-dist/xgboostjob_v1_iris", "examples/xgboost/smoke-dist/xgboostjob"
 #: module, file → how the refusal begins, after its line
 REFUSED = {
     (JOBSET, "config/samples/batch_v1alpha2_jobset.yaml"): "spec must be a mapping of names to values, but is empty",
@@ -40,7 +43,39 @@ REFUSED = {
     (TRAINING, "examples/jax/cpu-demo/demo.yaml"): NO_KIND.format("JAXJob"),
     (TRAINING, "examples/xgboost/xgboostjob.yaml"): NO_KIND.format("XGBoostJob"),
     (TRAINING, "examples/pytorch/elastic/etcd.yaml"): "document 1 of 3: nothing here can run 'apiVersion: v1, kind: S",
+    (JOBSET, "config/samples/jobset_v1alpha1_configuration.yaml"): (
+        "nothing here can run 'apiVersion: jobset.x-k8s.io/v1alpha1, kind: Configuration'"
+    ),
+    (TRAINING, "examples/jax/jax-dist-spmd-mnist/jaxjob_dist_spmd_mnist_gloo.yaml"): NO_KIND.format("JAXJob"),
+    (TRAINING, "examples/paddlepaddle/simple-cpu.yaml"): NO_KIND.format("PaddleJob"),
+    (TRAINING, "examples/paddlepaddle/simple-gpu.yaml"): NO_KIND.format("PaddleJob"),
+    (TRAINING, "examples/pytorch/mnist/v1/pytorch_job_mnist_gloo.yaml"): NO_COMMAND_OF_TORCH,
+    (TRAINING, "examples/pytorch/mnist/v1/pytorch_job_mnist_mpi.yaml"): NO_COMMAND_OF_TORCH,
+    (TRAINING, "examples/pytorch/mnist/v1/pytorch_job_mnist_nccl.yaml"): NO_COMMAND_OF_TORCH,
+    (TRAINING, "examples/pytorch/smoke-dist/pytorch_job_sendrecv.yaml"): NO_COMMAND_OF_TORCH,
+    (TRAINING, "examples/tensorflow/simple.yaml"): NO_KIND.format("TFJob"),
+    (TRAINING, "examples/tensorflow/dist-mnist/tf_job_mnist.yaml"): NO_KIND.format("TFJob"),
+    (TRAINING, "examples/tensorflow/distribution_strategy/multi_worker_tfjob.yaml"): NO_KIND.format("TFJob"),
+    (TRAINING, "examples/tensorflow/distribution_strategy/pvc.yaml"): NOT_OF_A_JOB.format("PersistentVolumeClaim"),
+    (TRAINING, "examples/tensorflow/mnist_with_summaries/tf_job_mnist.yaml"): NO_KIND.format("TFJob"),
+    (TRAINING, "examples/tensorflow/mnist_with_summaries/tfevent-volume/tfevent-pv.yaml"): (
+        NOT_OF_A_JOB.format("PersistentVolume")
+    ),
+    (TRAINING, "examples/tensorflow/mnist_with_summaries/tfevent-volume/tfevent-pvc.yaml"): (
+        NOT_OF_A_JOB.format("PersistentVolumeClaim")
+    ),
+    (TRAINING, "examples/xgboost/lightgbm-dist/xgboostjob_v1_lightgbm_dist_training.yaml"): (
+        NO_KIND.format("XGBoostJob")
+    ),
+    (TRAINING, f"{RABIT}_v1_rabit_test.yaml"): NO_KIND.format("XGBoostJob"),
+    (TRAINING, f"{RABIT}_v1alpha1_rabit_test.yaml"): NO_KIND.format("XGBoostJob"),
+    (TRAINING, f"{IRIS}_predict.yaml"): NO_KIND.format("XGBoostJob"),
+    (TRAINING, f"{IRIS}_predict_local.yaml"): NO_KIND.format("XGBoostJob"),
+    (TRAINING, f"{IRIS}_train.yaml"): NO_KIND.format("XGBoostJob"),
+    (TRAINING, f"{IRIS}_train_local.yaml"): NO_KIND.format("XGBoostJob"),
 }
+#: where a module has its samples
+FOLDERS = {JOBSET: "config/samples", TRAINING: "examples", MPI: "examples"}
 #: created as they are on Kubernetes, where the kind has an operator
 CREATED = [key for key in READ if key[0] == TRAINING]
 
@@ -62,6 +97,17 @@ def read(key: tuple[str, str], *, on_cluster: bool = False) -> list[tuple[str, i
     return [(one.spec.name, one.spec.tasks_total) for one in found]
 
 
+@pytest.mark.parametrize("name", FOLDERS)
+def test_every_sample_of_a_module_is_named_here(name):
+    folder = module(name) / FOLDERS[name]
+    found = {
+        (name, str(file.relative_to(module(name))))
+        for file in folder.rglob("*")
+        if file.suffix in (".yaml", ".yml", ".json")
+    }
+    assert found == {key for key in (*READ, *REFUSED) if key[0] == name}
+
+
 @pytest.mark.parametrize("key", READ, ids=str)
 def test_a_published_sample_is_read(key):
     assert read(key) == READ[key]
@@ -72,8 +118,12 @@ def test_a_published_sample_is_read_the_same_for_a_cluster(key):
     assert read(key, on_cluster=True) == READ[key]
 
 
-#: of the MPI operator, whose images know what to run → their pods on Kubernetes
+#: whose images know what to run → their pods on Kubernetes
 GANGS = {
+    (TRAINING, "examples/pytorch/mnist/v1/pytorch_job_mnist_gloo.yaml"): [("pytorch-dist-mnist-gloo", 2)],
+    (TRAINING, "examples/pytorch/mnist/v1/pytorch_job_mnist_mpi.yaml"): [("pytorch-dist-mnist-mpi", 2)],
+    (TRAINING, "examples/pytorch/mnist/v1/pytorch_job_mnist_nccl.yaml"): [("pytorch-dist-mnist-nccl", 2)],
+    (TRAINING, "examples/pytorch/smoke-dist/pytorch_job_sendrecv.yaml"): [("pytorch-dist-basic-sendrecv", 4)],
     (MPI, "examples/v2beta1/pi/pi.yaml"): [("pi", 3)],
     (MPI, "examples/v2beta1/pi/pi-mpich.yaml"): [("pi", 3)],
     (MPI, "examples/v2beta1/pi/pi-intel.yaml"): [("pi", 3)],
@@ -83,7 +133,7 @@ GANGS = {
 
 
 @pytest.mark.parametrize("key", GANGS, ids=str)
-def test_a_published_mpijob_is_a_gang_of_its_pods_on_a_cluster(key):
+def test_a_published_sample_without_a_command_is_a_gang_of_its_pods_on_a_cluster(key):
     assert read(key, on_cluster=True) == GANGS[key]
 
 

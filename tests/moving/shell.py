@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from api.service import USER, Service
 from server import Result
 from swell.cli.root import swell
+from swell.config import Config
 
 
 class Clock:
@@ -29,9 +30,9 @@ class Clock:
 class Shell:
     """Commands find the server as they would find a real one: by its state folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: Config | None = None) -> None:
         self.clock = Clock()
-        self.service = Service(folder / "state", clock=self.clock)
+        self.service = Service(folder / "state", clock=self.clock, config=config)
         state = self.service.state
         self._lock = state.lock("server")
         state.token.write_text(USER)

@@ -23,6 +23,10 @@ from swell.store import Acceptance, Changes, JobRecord, NewJob
 from swell.store.records import identity_text
 
 CPUS_MILLI_ANY = 1000  # every machine has one CPU
+NODE_RIGHTS_DENIED = (
+    'this server gives to no job; leave it out, or allow it to all jobs with "node_rights": true in config.json'
+)
+NODE_RIGHTS_OF_ADMINS = "Swell creates for administrators only; leave it out, or create the object with kubectl"
 
 
 async def refuse_impossible(services: Services, caller: Caller, manifests: Sequence[Manifest], via: str = "") -> None:
@@ -134,8 +138,9 @@ async def refuse(services: Services, caller: Caller, manifests: list[Manifest], 
     _refuse_notices(services, [one.spec for one in manifests])
     if any(one.spec.files is not None for one in manifests):
         await services.pools.files.run(caller.user, lambda: refuse_files(services, [one.spec for one in manifests]))
-    if services.members is not None:  # before the server shows their objects to the API server, in its own name
-        _refuse_privileges(caller, manifests)
+    # Before the server shows their objects to the API server, in its own name.
+    _refuse_privileges(services, caller, manifests)
+    if services.members is not None:
         await services.members.refuse_creation(caller, manifests)
     await _refuse_what_cannot_be(services, caller, manifests, replaces)
 
@@ -185,16 +190,19 @@ async def _refuse_what_cannot_be(services: Services, caller: Caller, manifests: 
         await refuse_without_runtime(services, [one.spec for one in manifests])
 
 
-def _refuse_privileges(caller: Caller, manifests: list[Manifest]) -> None:
-    """What reaches beyond its pod is created for administrators only, whatever the namespace allows the server."""
+def _refuse_privileges(services: Services, caller: Caller, manifests: list[Manifest]) -> None:
+    """What reaches beyond its pod into the node, whatever a namespace or a machine would make of it."""
+    is_cluster_admin = services.members is not None and caller.is_admin
+    if services.config.node_rights or is_cluster_admin:
+        return
     for one in manifests:
-        found = None if caller.is_admin else find_privilege(one.document)
+        found = find_privilege(one.document)
         if found is not None:
             line = one.lines.get(found.path)
             where = f"{f'{one.file}: ' if one.file else ''}{'' if line is None else f'line {line}: '}"
             raise Denied(
-                f"{where}{found.path} asks for {found.what}, which Swell creates for administrators only; leave it "
-                "out, or create the object with kubectl"
+                f"{where}{found.path} asks for {found.what}, which "
+                + (NODE_RIGHTS_DENIED if services.members is None else NODE_RIGHTS_OF_ADMINS)
             )
 
 

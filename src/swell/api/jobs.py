@@ -29,7 +29,7 @@ from swell.api.services import Services
 from swell.api.turns import at_rest, look_again
 from swell.api.wire import ERRORS, NUMBER_MAX, JobOut, JobsOut, Json, Submission
 from swell.errors import Rejected, TooLarge
-from swell.manifests import Context, Manifest, ManifestFile, is_in_cluster, read_files, read_manifests
+from swell.manifests import Commit, Context, Manifest, ManifestFile, is_in_cluster, read_files, read_manifests
 from swell.manifests.fields import system_bytes
 from swell.manifests.origins import find_origins
 from swell.manifests.writers import render, write_foreign
@@ -329,6 +329,9 @@ def _read(
     _refuse_large(body.env)
     for name, text in body.env.items():
         system_bytes(f"{name}={text}", f"env: the variable {name!r}")
+    commit = None if body.commit is None else Commit(body.commit.sha, body.commit.message)
+    if commit is not None:
+        system_bytes(commit.message, "commit.message")
     context = Context(
         workdir=body.workdir,
         umask=body.umask,
@@ -337,6 +340,7 @@ def _read(
         find_job=find,
         priority_classes=classes,
         variables=body.env.keys(),
+        commit=commit,
         resize=ResizeMode(body.resize),
         suffix=body.suffix,
         in_images=body.in_images,

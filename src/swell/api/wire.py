@@ -39,6 +39,11 @@ class FileIn(Strict):
     )
 
 
+class CommitIn(Strict):
+    sha: str = Field(pattern=r"^[0-9a-f]{40,64}$")
+    message: str = Field(default="", max_length=4096)
+
+
 class Submission(Strict):
     """A manifest, or several files of them, and where they were submitted from."""
 
@@ -51,6 +56,9 @@ class Submission(Strict):
     workdir: str = Field(description="absolute path of the folder in which tasks run unless the manifest names another")
     umask: int = Field(default=0o022, ge=0, le=0o777)
     env: dict[str, str] = Field(default_factory=dict, description="the caller's environment; never returned")
+    commit: CommitIn | None = Field(
+        default=None, description="the commit in the folder of the documents; tasks of AIchor manifests read VCS_SHA"
+    )
     uploaded: str = Field(
         default="",
         max_length=64,

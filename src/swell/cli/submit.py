@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ARGUMENTS = "swell.submit.arguments"  #: of the batch script, among what click keeps
 OVERRIDE = 'swell submit --sbatch "--gres=gpu:2 --time=1:00" job.sh'
+AICHOR_KIND = "AIchorManifest"
 BYTES_MAX = 1024 * 1024  # the server reads no more; said here before 50 MB are sent
 
 
@@ -304,11 +305,18 @@ def submit_files(client: Client, texts: dict[str, str], env: dict[str, str], **h
     from swell.cli.printing import say
 
     with naming(texts), saying_what_is_awaited(client):
-        found = client.submit_files(texts, env=env, **how)
+        found = client.submit_files(texts, env=env, commit=_commit_for(texts), **how)
     for spec in found.specs:
         for note in spec.get("notes", ()):  # a server of before has none
             say(f"{spec['file']}: {note}")
     return found
+
+
+def _commit_for(texts: Mapping[str, str]) -> dict[str, str] | None:
+    """AIchor manifests alone tell their tasks of a commit, so git is asked for nobody else."""
+    from swell.cli.commit import find_commit
+
+    return find_commit([name for name, text in texts.items() if AICHOR_KIND in text])
 
 
 @contextmanager

@@ -122,13 +122,15 @@ class Client:
         replaces: bool = False,
         arguments: Sequence[str] = (),
         sbatch: str = "",
+        commit: Mapping[str, str] | None = None,
     ) -> Submitted:
         """Every job of several YAML files by name, all or none, in one request. A dry run checks and submits nothing.
 
         `in_images`: AIchor manifests run in the image that they name, which is on this machine. `suffix`: added to the
         name of every manifest. `replaces`: objects of a cluster that have these names and have ended are deleted.
-        `arguments`: of the batch script that the files are. `sbatch`: options that override those in batch scripts. The
-        other arguments are those of `submit_manifest`.
+        `arguments`: of the batch script that the files are. `sbatch`: options that override those in batch scripts.
+        `commit`: `sha` and `message` of what is checked out where they are, which AIchor manifests tell their tasks.
+        The other arguments are those of `submit_manifest`.
         """
         given: dict[str, Any] = {
             "in_images": in_images,
@@ -139,6 +141,7 @@ class Client:
             "uploaded": uploaded,
             "suffix": suffix,
             "replaces": replaces,
+            "commit": commit,
         }
         asked = {name: value for name, value in given.items() if value}
         answer = self._submit({**_as_body(files, arguments, sbatch), **asked}, env)

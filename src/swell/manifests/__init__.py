@@ -7,13 +7,14 @@ are bounded, and a field nobody knows is an error, never swallowed; where Kubern
 One file per kind; a new kind is an entry in `model/kind.py` and its reader in `READERS`.
 """
 
-from swell.manifests.context import Context
+from swell.manifests.context import Commit, Context
 from swell.manifests.document import Manifest, ObjectRef, is_in_cluster, is_native, object_ref
 from swell.manifests.native_objects import native_objects, object_name
 from swell.manifests.read import MANIFEST_BYTES_MAX, ManifestFile, read_document, read_files, read_manifests
 
 __all__ = [
     "MANIFEST_BYTES_MAX",
+    "Commit",
     "Context",
     "Manifest",
     "ManifestFile",

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from swell.errors import Rejected
+from swell.manifests import image_build
 from swell.manifests.aichor_objects import JAX_WORKER, PROTECTED, AIchorJob, Type, render_object
 from swell.manifests.command import read_command, read_env
 from swell.manifests.containers import read_image
@@ -75,7 +76,7 @@ RESOURCES = Fields(
 ACCELERATORS = Fields(
     used=("gpu",), refused={"tpu": "asks for TPUs, which Swell does not know; ask for accelerators.gpu"}
 )
-GPUS = Fields(used=("count", "product"), idle=("type",))
+GPUS = Fields(used=("count", "type", "product"))
 STORAGE = Fields(used=("sharedVolume", "attachExistingPVCs"))
 PVC = Fields(used=("name", "mountPoint"))
 SHARED = Fields(used=("mountPoint", "sizeGB", "storageClass", "accessMode"))
@@ -91,7 +92,7 @@ NOT_RUN = {
     "tf": "a TensorFlow cluster; AIchor removed this operator: write operator: jobset, TF_CONFIG is there",
     "batchjob": "nothing but a jobset of one type; AIchor removed this operator: write operator: jobset",
 }
-#: variables of AIchor's that nothing here knows: there is no commit, no project, no mail and no bucket
+#: variables of AIchor's that nothing here may know: there is no project, no mail, no bucket, and often no commit
 UNKNOWN = (
     "AICHOR_CLUSTER_NAME",
     "AICHOR_EXPERIMENT_MESSAGE",
@@ -101,6 +102,11 @@ UNKNOWN = (
     "VCS_COMMIT_MESSAGE",
     "VCS_SHA",
     "VCS_TYPE",
+)
+WHOLE_GPU = "gpu"  # a slice that MIG makes has a name such as mig-1g.5gb, and is another resource of its node
+NOT_WHOLE = (
+    "{where} is {kind!r}, which is no whole GPU, and Swell counts whole ones; leave it out for those, or write a job "
+    "file with gpuMemory for a share of one"
 )
 NAME_CHARACTERS = 24  # of an image's name: names of pods have a type and numbers behind it
 TYPE_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
@@ -195,8 +201,16 @@ def _folders(context: Context, name: str, experiment: str) -> dict[str, str]:
 
 def _told(context: Context, experiment: str, folders: dict[str, str]) -> dict[str, str]:
     """What AIchor tells every task. What is not known is empty, or what the caller's environment says."""
-    unknown = {name: "" for name in UNKNOWN if context.on_cluster or name not in context.variables}
-    return {"AICHOR_EXPERIMENT_ID": experiment, "AICHOR_USER_NAME": context.user, **unknown, **folders}
+    known = {"AICHOR_EXPERIMENT_ID": experiment, "AICHOR_USER_NAME": context.user}
+    commit = _of_commit(context)
+    rest = {name: commit.get(name, "") for name in UNKNOWN if context.on_cluster or name not in context.variables}
+    return {**known, **rest, **folders}
+
+
+def _of_commit(context: Context) -> dict[str, str]:
+    if context.commit is None:
+        return {}
+    return {"VCS_TYPE": "git", "VCS_SHA": context.commit.sha, "VCS_COMMIT_MESSAGE": context.commit.message}
 
 
 # -- pods ----------------------------------------------------------------------------------------------------
@@ -386,8 +400,9 @@ def _gpus(value: object, where: str) -> tuple[int, str]:
     ACCELERATORS.check(given, where)
     gpu = take_optional(given.get("gpu"), f"{where}.gpu")
     GPUS.check(gpu, f"{where}.gpu")
-    count = gpu.get("count")
-    product = gpu.get("product")
+    count, product, kind = gpu.get("count"), gpu.get("product"), gpu.get("type")
+    if kind is not None and take_text(kind, f"{where}.gpu.type") != WHOLE_GPU:
+        raise Rejected(NOT_WHOLE.format(where=f"{where}.gpu.type", kind=shorten(kind)))
     return (
         0 if count is None else whole_number(count, f"{where}.gpu.count", low=0, high=COUNT_MAX),
         "" if product is None else take_text(product, f"{where}.gpu.product"),
@@ -450,6 +465,9 @@ def _notes(document: dict[str, Any], spec: dict[str, Any], context: Context) -> 
         here = "the command runs as a process here, or in its image with swell submit --build"
         where = "the cluster must be able to pull it" if context.on_cluster else here
         notes.append(f"builder has no effect: Swell does not build images; {where}")
+    notes += _notes_of_builder(document) if context.in_images else []
+    if spec.get("rayVersion") is not None:
+        notes.append("spec.rayVersion has no effect: it is for the operator kuberay")
     if document.get("clone"):
         notes.append("clone has no effect: Swell runs what is in the folder that it is submitted from")
     shared = take_optional(spec.get("storage"), "spec.storage").get("sharedVolume")
@@ -461,3 +479,13 @@ def _notes(document: dict[str, Any], spec: dict[str, Any], context: Context) -> 
             f"{shorten(str(shared['mountPoint']))} is one of them or is not there"
         )
     return notes
+
+
+def _notes_of_builder(document: dict[str, Any]) -> list[str]:
+    """On what `read_build` has found good, and does not use."""
+    builder = document.get("builder") or {}
+    skip = builder.get("skipBuild") or {}
+    registry = "builder.registry has no effect: the image stays on this machine, and is pushed nowhere"
+    found = "builder.skipBuild.{} has no effect: enabled takes the image of this name, whoever built it"
+    skipped = [found.format(name) for name in image_build.SKIP.idle if skip.get(name) is not None]
+    return [*([registry] if builder.get("registry") is not None else []), *skipped]

@@ -15,6 +15,14 @@ def _draw_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Commit:
+    """What is checked out in the folder that a manifest came from."""
+
+    sha: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """The caller's side: tasks run in this folder unless the manifest names another."""
 
@@ -27,6 +35,7 @@ class Context:
     find_job: Callable[[str], JobId] | None = None
     priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)  #: what a cluster calls its priorities
     variables: Collection[str] = frozenset()  #: names in the caller's environment, which a job has here
+    commit: Commit | None = None  #: None: it came from no repository of git's
     has_shell: bool = True  #: behind a command; False: it came over HTTP, and there is only the login's environment
     resize: ResizeMode = ResizeMode.AT_CHECKPOINT  #: of PyTorchJobs that do not say how
     suffix: str = ""  #: added to the name of every manifest; empty: nothing is

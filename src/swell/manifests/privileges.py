@@ -1,7 +1,7 @@
 """Which rights over its node does an object ask for?
 
-What Pod Security calls baseline keeps from pods: the node's folders, network, processes and devices. A server that
-creates objects for others creates such a pod for administrators only: its own rights must be nobody's detour.
+What Pod Security calls baseline keeps from pods: the node's folders, network, processes and devices. A server creates
+such a pod only where its operator allows it, or for an administrator: its own rights must be nobody's detour.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ OF_THE_NODE = {
     "hostIPC": "the shared memory of its node",
     "privileged": "all devices of its node",
 }
+VARIABLES = ("env", "environment")  # where a mapping has names of variables, which may be any
 CAPABILITIES = frozenset({"NET_BIND_SERVICE"})  # what restricted pods may add
 
 
@@ -42,6 +43,8 @@ def _privileges(value: Any, path: str) -> Iterator[Privilege]:
             yield Privilege(here, OF_THE_NODE[name])
         elif name == "hostPath" and inner:
             yield Privilege(here, "a folder of its node")
+        elif name in VARIABLES and isinstance(inner, dict):
+            continue
         elif name == "capabilities" and isinstance(inner, dict) and not CAPABILITIES.issuperset(_added(inner)):
             yield Privilege(f"{here}.add", "rights of root")
         else:
