@@ -5,11 +5,14 @@ from __future__ import annotations
 import ipaddress
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
-from swell.config import ClusterSettings, Config, Door, UserLimits, disk_share_mib, parse_config, read_config
+from swell.config import ClusterSettings, Config, Door, UserLimits, parse_config, read_config, shared_limits
 from swell.errors import Rejected
+from swell.machine.state_folder import StateFolder
+from swell.server.main import Flags
 
 DAY_S = 86400.0
 
@@ -64,8 +67,37 @@ def test_nothing_is_counted_where_nobody_has_a_limit_of_the_disk():
     assert not parse_config({"limits": {"default": {"gpus": 4}, "users": {"anna": {"disk_mib": None}}}}).limits_disk
 
 
-def test_a_share_of_the_disk_is_a_quarter(tmp_path):
-    assert disk_share_mib(tmp_path) == shutil.disk_usage(tmp_path).total // 4 // 1024**2
+def test_where_users_share_a_disk_each_has_a_quarter_of_it_and_a_tenth_for_what_is_stored(tmp_path):
+    total = shutil.disk_usage(tmp_path).total // 1024**2
+    assert shared_limits(tmp_path) == UserLimits(disk_mib=total // 4, stored_mib=min(4096, total // 10))
+
+
+def test_on_a_disk_of_10_gib_as_the_chart_has_it_one_user_is_left_no_more_than_a_third_of_it(tmp_path, monkeypatch):
+    """4 GiB of stored jobs were everybody's, so that three users had this disk full."""
+    blocks = SimpleNamespace(f_blocks=10 * 1024 * 256, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda _: blocks)
+    assert shared_limits(tmp_path) == UserLimits(disk_mib=2560, stored_mib=1024)
+
+
+@pytest.mark.parametrize("is_said_in", ["the command line", "config.json", "the settings to store"])
+def test_a_clusters_server_limits_the_disk_where_its_operator_says_nothing(tmp_path, is_said_in):
+    """The logs of all pods are on a disk of the server's, 10 GiB by default: one user alone could fill it."""
+    document = {"cluster": {"context": "lab"}}
+    engine = ClusterSettings(context="lab") if is_said_in == "the command line" else None
+    settings = document if is_said_in == "the settings to store" else {}
+    state = StateFolder(tmp_path)
+    if is_said_in == "config.json":
+        state.config.write_text(json.dumps(document))
+    assert config_at_start(state, engine, settings).limits_of("ml") == shared_limits(tmp_path)
+
+
+def test_a_box_limits_the_disk_and_a_private_server_leaves_it_to_its_owner(tmp_path):
+    assert config_at_start(StateFolder(tmp_path, tmp_path / "socket")).limits_of("anna") == shared_limits(tmp_path)
+    assert config_at_start(StateFolder(tmp_path)).limits_of("anna") == UserLimits(disk_mib=None)
+
+
+def config_at_start(state, engine=None, settings=None):
+    return Flags(0, None, None, (), None, None, engine, settings=settings or {}).config_of(state)
 
 
 def test_where_it_listens_which_doors_are_open_and_who_administers_a_cluster():

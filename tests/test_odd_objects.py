@@ -233,6 +233,7 @@ class World:
             self.intake,
             self.store.id,
             lambda owner: UserLimits(),
+            lambda owner: None,
             lambda namespace: True,
         )
         view = StatusView(

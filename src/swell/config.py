@@ -43,7 +43,10 @@ ADMIN_GROUP_DEFAULT = "swell-admin"
 QUEUED_DEFAULT = 20_000  # planned within a second; who has more submits an array
 TASKS_DEFAULT = 2_000_000  # two of the largest arrays; each task becomes a row
 STORED_MIB_DEFAULT = 4096  # a month of 200,000 submissions with a usual environment of 20 KiB
-DISK_SHARE = 0.25  # of the disk with the state folder, on a box: one user alone cannot fill it for everybody
+# Of the disk with the state folder, where users share it: a box, and a cluster, where the logs of all pods are on a
+# small disk of the server's. One user alone, with all that both shares allow, cannot fill it for everybody.
+DISK_SHARE = 0.25
+STORED_SHARE = 0.1
 NUMBER_MAX = 1_000_000_000  # more than any machine has of anything counted here
 
 
@@ -56,7 +59,7 @@ class UserLimits:
     queued: int | None = QUEUED_DEFAULT  #: jobs that wait, held ones included
     tasks: int | None = TASKS_DEFAULT  #: of all jobs that have not ended; arrays have many
     stored_mib: int | None = STORED_MIB_DEFAULT  #: of all jobs that are remembered: their specs and environments
-    disk_mib: int | None = None  #: logs, and checkpoints in the state folder; a box server's default: `disk_share_mib`
+    disk_mib: int | None = None  #: logs, and checkpoints in the state folder; shared servers: `shared_limits`
     priority: int | None = 0  #: the highest that a user of a box may ask for; None: any
 
     @property
@@ -156,10 +159,11 @@ class Config:
         return any(one.disk_mib is not None for one in (self.limits, *self.users.values()))
 
 
-def disk_share_mib(folder: Path) -> int:
-    """What one user of a box may have on the disk with this folder where the operator says nothing."""
+def shared_limits(folder: Path) -> UserLimits:
+    """What each of several users may have on the disk with this folder where the operator says nothing."""
     disk = os.statvfs(folder)
-    return int(disk.f_blocks * disk.f_frsize * DISK_SHARE) // (1024 * 1024)
+    mib = disk.f_blocks * disk.f_frsize / (1024 * 1024)
+    return UserLimits(stored_mib=min(STORED_MIB_DEFAULT, int(mib * STORED_SHARE)), disk_mib=int(mib * DISK_SHARE))
 
 
 def read_config(

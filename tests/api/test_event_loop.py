@@ -77,16 +77,13 @@ def readings(service: Service) -> Iterator[Readings]:
 
 
 #: What makes many jobs has a body of its own, the stop of the server would end the others, and a stream has no end. The
-#: secret of jobs is an administrator's; so are open ports, which are few.
+#: secret of jobs is an administrator's.
 OTHERS = (
     "POST /api/v1/jobs",
     "POST /deploy",
     "POST /api/v1/server/stop",
     "GET /api/v1/events/stream",
     "POST /api/v1/job-secret/rotate",
-    "GET /api/v1/doors",
-    "POST /api/v1/doors",
-    "DELETE /api/v1/doors/{port}",
 )
 
 

@@ -27,7 +27,7 @@ from swell.kubectl.pod_groups import PodGroup
 from swell.manifests import Context, read_document
 from swell.model.job import JobId, JobSpec, JobState, Role
 from swell.model.member_loss import ON_MEMBER_LOST
-from swell.model.quota import Quota
+from swell.model.quota import MIB, DiskUse, Quota
 from swell.model.reason import Code
 from swell.model.resources import Resources
 from swell.store import JobRecord, NewJob
@@ -115,6 +115,7 @@ class World:
         self.is_ours = True
         self.highest: dict[str, int] = {"team": 0}  # priority by namespace; none: no limit
         self.queued: dict[str, int] = {}  # jobs that may wait, by namespace; none: no limit
+        self.disks: dict[str, DiskUse] = {}  # by namespace; none: no limit
         self.not_given: set[str] = set()  # namespaces in which we may not bind pods
         self.time = 1000.0
         self.failures: list[Exception] = []  # of what is to be recorded next
@@ -130,6 +131,7 @@ class World:
             self,
             "our-store",
             lambda namespace: UserLimits(priority=self.highest.get(namespace), queued=self.queued.get(namespace)),
+            lambda namespace: self.disks.get(namespace),
             lambda namespace: namespace not in self.not_given,
             lambda: self.time,
         )
@@ -650,6 +652,23 @@ def test_a_namespace_has_no_more_jobs_waiting_by_kubectl_than_through_the_api() 
         "wait until some have started, cancel some, or submit an array, which counts as one job"
     )
     assert sum(world.adopter.why_not(pod) is not None for pod in world.there.values()) == 7
+
+
+def test_a_namespace_without_disk_left_has_further_pods_wait_outside_until_it_has_made_room() -> None:
+    """The logs of pods are on the server's disk, and who used kubectl could fill it for everybody."""
+    world = World()
+    world.disks = {"team": DiskUse(3 * MIB, 2 * MIB, ((7, 2 * MIB),))}
+    world.there = {**in_namespace("team", 0), **in_namespace("other", 0)}
+    world.look()
+    assert [job.owner for job in world.made.values()] == ["other"]
+    assert world.adopter.why_not(world.there["team-0"]) == (
+        "'team' has 3.0 MiB of logs and checkpoints of at most 2 MiB, most of it in job 7 (2.0 MiB), so no more jobs "
+        "are accepted; delete jobs that have ended, with their logs and checkpoints (swell delete 7), or remove files"
+    )
+    world.disks = {"team": DiskUse(MIB, 2 * MIB)}
+    world.time += FULL_S
+    world.look()
+    assert sorted(job.owner for job in world.made.values()) == ["other", "team"]
 
 
 def test_one_that_was_over_the_limit_is_taken_in_when_others_have_started() -> None:

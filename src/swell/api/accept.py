@@ -13,13 +13,14 @@ from swell.api.exec import offered, refuse_without_runtime
 from swell.api.files import refuse_files
 from swell.api.services import Services
 from swell.controller.what_if import find_impossible
-from swell.errors import TO_QUEUE_IT, Denied, Rejected, TooMany
+from swell.errors import TO_QUEUE_IT, Denied, Rejected
 from swell.manifests import Manifest, is_in_cluster
 from swell.manifests.privileges import find_privilege
 from swell.model.identity import ObjectKind
 from swell.model.job import JobSpec
 from swell.notifications import find_sendmail, rules_for
 from swell.store import Acceptance, Changes, JobRecord, NewJob
+from swell.store.quotas import refuse_without_disk
 from swell.store.records import identity_text
 
 CPUS_MILLI_ANY = 1000  # every machine has one CPU
@@ -133,7 +134,7 @@ async def refuse(services: Services, caller: Caller, manifests: list[Manifest], 
     """What the caller may not submit, or nobody could run. Nothing is accepted, so a dry run asks the same."""
     if services.box is not None and caller.uid is None:
         raise Denied(f"jobs run here as the user who submits them, and {caller.user!r} is not a user of this machine")
-    _refuse_without_disk(services, caller)
+    refuse_without_disk(caller.user, None if services.disk is None else services.disk.use(caller.user))
     _refuse_priority(services, caller, [one.spec for one in manifests])
     _refuse_notices(services, [one.spec for one in manifests])
     if any(one.spec.files is not None for one in manifests):
@@ -221,12 +222,6 @@ def _refuse_notices(services: Services, specs: list[JobSpec]) -> None:
                 f"notify asks for an e-mail to {notify.recipient}, but this machine has no sendmail; install a "
                 "mail program that provides it (such as msmtp-mta or postfix), or name a command or an http(s) address"
             )
-
-
-def _refuse_without_disk(services: Services, caller: Caller) -> None:
-    use = None if services.disk is None else services.disk.use(caller.user)
-    if use is not None and use.is_over:
-        raise TooMany(f"{caller.user!r} has {use.in_words}, so no more jobs are accepted; {use.advice}")
 
 
 def _refuse_priority(services: Services, caller: Caller, specs: list[JobSpec]) -> None:

@@ -36,9 +36,10 @@ from swell.kubectl.pod_groups import SETTLED_S, GroupStart, PodGroup, PodGroups,
 from swell.model.cluster import PriorityClass
 from swell.model.job import JobId, JobSpec, JobState
 from swell.model.member_loss import CHANGED, GIVEN_UP_BY, OTHER
-from swell.model.quota import Quota
+from swell.model.quota import DiskUse, Quota
 from swell.model.reason import Code
 from swell.store import JobRecord, NewJob
+from swell.store.quotas import refuse_without_disk
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ class Adopter:
         intake: IntakeRule,
         store: str,
         limits: Callable[[str], UserLimits],
+        disk_use: Callable[[str], DiskUse | None],
         may_bind: Callable[[str], bool],
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -115,6 +117,7 @@ class Adopter:
         self._intake = intake
         self._store = store
         self._limits = limits  #: of what is in a namespace, as through the API
+        self._disk_use = disk_use  #: of the jobs of a namespace; None: nothing limits it
         self._may_bind = may_bind  #: pods of a namespace
         self._now = now
         self._times: dict[str, int] = {}  #: uid of an object or first pod → how often it was left to another
@@ -300,6 +303,7 @@ class Adopter:
     def _take_in(self, namespace: str, arrivals: Sequence[tuple[JobSpec, Document]]) -> None:
         jobs = {self._key(reference): NewJob(spec, namespace, {}, None, reference) for spec, reference in arrivals}
         references = [reference for _, reference in arrivals]
+        refuse_without_disk(namespace, self._disk_use(namespace))
         quota = self._limits(namespace).quota
         self._jobs.take_in(jobs, lambda records: self._became(references, records), origin=BY, quota=quota).result()
 

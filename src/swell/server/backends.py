@@ -13,6 +13,7 @@ from swell.api.services import ClusterCalls, ServedEngine
 from swell.config import ClusterSettings, Config, UserLimits
 from swell.engines.workers import WorkersEngine
 from swell.machine.state_folder import StateFolder
+from swell.model.quota import DiskUse
 from swell.planner.why.wording import ON_MACHINES, Wording
 from swell.server.supervisor import WorkerSupervisor
 from swell.store import Store
@@ -41,8 +42,10 @@ class Backend(Protocol):
     def checkpoints(self) -> str:
         """Where jobs that name no folder for them find one for each job."""
 
-    def adopt(self, manager: Manager, limits: Callable[[str], UserLimits]) -> None:
-        """Who is told of jobs that came another way, and says why one waits; and the limits of such jobs, by owner."""
+    def adopt(
+        self, manager: Manager, limits: Callable[[str], UserLimits], disk_use: Callable[[str], DiskUse | None]
+    ) -> None:
+        """Who is told of jobs that came another way, and says why one waits; and what limits such jobs, by owner."""
 
     def open(self, load: Callable[[], int]) -> None:
         """`load` reads the world and tells the engine; its result is the generation to begin with."""
@@ -67,7 +70,9 @@ class WorkersBackend:
         self._supervisor = WorkerSupervisor(state, address)
         self.checkpoints = str(state.checkpoints)
 
-    def adopt(self, manager: Manager, limits: Callable[[str], UserLimits]) -> None:
+    def adopt(
+        self, manager: Manager, limits: Callable[[str], UserLimits], disk_use: Callable[[str], DiskUse | None]
+    ) -> None:
         """On a machine of ours nobody leaves jobs lying about."""
 
     def open(self, load: Callable[[], int]) -> None:

@@ -40,6 +40,7 @@ from swell.manifests import Manifest, is_in_cluster, is_native
 from swell.model.cluster import PriorityClass
 from swell.model.identity import Identity
 from swell.model.job import AttemptId, JobId, JobState
+from swell.model.quota import DiskUse
 from swell.model.reason import Reason
 from swell.planner import Shortage
 from swell.planner.why.wording import ON_CLUSTER
@@ -110,7 +111,9 @@ class KubernetesBackend:
         self._rights = CreationRights(KubernetesReviewer(self._client))
         self._impersonation = Impersonation(self._client)
 
-    def adopt(self, manager: Manager, limits: Callable[[str], UserLimits]) -> None:
+    def adopt(
+        self, manager: Manager, limits: Callable[[str], UserLimits], disk_use: Callable[[str], DiskUse | None]
+    ) -> None:
         cluster = self.engine.cluster
         self._adopter = Adopter(
             self._client,
@@ -122,6 +125,7 @@ class KubernetesBackend:
             self._intake,
             self._store.id,
             limits,
+            disk_use,
             BindingRights(self._client).may_bind,
         )
         self.engine.on_change = self._adopter.ring

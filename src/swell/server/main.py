@@ -27,7 +27,7 @@ from swell.api.audit import open_audit
 from swell.api.box import Box
 from swell.api.doors.manage import open_standing
 from swell.api.serving import BoundedServer
-from swell.config import ClusterSettings, Config, UserLimits, disk_share_mib, read_config
+from swell.config import ClusterSettings, Config, read_config, shared_limits
 from swell.controller import Controller, Loop
 from swell.controller.clock import SystemClock
 from swell.controller.diskmeter import DiskMeter
@@ -102,8 +102,12 @@ class Flags:
         return replace(self.engine, stand_ins=config.cluster.stand_ins, jobs_namespace=jobs_namespace)
 
     def config_of(self, state: StateFolder) -> Config:
+        """On the disk of a box, and of a cluster's server, each user has a share; one's own disk is one's own."""
         file = self.config or state.config
-        return self.with_listening(read_config(file, _limits_unless_said(state), self.settings))
+        config = read_config(file, changed=self.settings)
+        if state.socket is not None or self.cluster(config) is not None:
+            config = read_config(file, shared_limits(state.root), self.settings)
+        return self.with_listening(config)
 
 
 def main() -> int:
@@ -243,11 +247,6 @@ def _remember(state: StateFolder, settings: Mapping[str, object]) -> None:
         state.write_json(state.config, {**state.read_json(state.config), **settings})
     except OSError as error:
         raise Unavailable(disk_problem(error, state.root)) from error
-
-
-def _limits_unless_said(state: StateFolder) -> UserLimits:
-    """The disk of a box is everybody's; one's own is one's own."""
-    return UserLimits() if state.socket is None else UserLimits(disk_mib=disk_share_mib(state.root))
 
 
 def _has_lock(state: StateFolder) -> bool:
@@ -411,7 +410,7 @@ class Parts:
             return self._controller.load()
 
         self._audit.start(self.store)
-        self._backend.adopt(self._controller, self._config.limits_of)
+        self._backend.adopt(self._controller, self._config.limits_of, self._disk.use)
         self._backend.open(load)
         self._loop.start()
         if self._config.limits_disk:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 
 from swell.errors import TooMany
 from swell.model.job import JobState
-from swell.model.quota import Quota
+from swell.model.quota import DiskUse, Quota
 from swell.store import tables
 
 WAITING_STATES = [str(JobState.QUEUED), str(JobState.HELD)]
@@ -69,3 +69,9 @@ def refuse_bytes(owner: str, there: int, more: int, limit: int) -> None:
             f"{owner!r} may have {limit // MIB} MiB of jobs stored and has {there / MIB:.1f}, so {more / MIB:.1f} more "
             "cannot be taken; delete jobs that have ended (swell delete), or submit with a smaller environment"
         )
+
+
+def refuse_without_disk(owner: str, use: DiskUse | None) -> None:
+    """`use` None: nothing limits it."""
+    if use is not None and use.is_over:
+        raise TooMany(f"{owner!r} has {use.in_words}, so no more jobs are accepted; {use.advice}")

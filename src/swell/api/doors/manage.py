@@ -41,9 +41,12 @@ def doors_router(services: Services) -> APIRouter:
         await asyncio.wrap_future(store.record(Changes(events=[event])))
 
     @router.get("")
-    async def listing() -> Response:
+    async def listing(caller: By) -> Response:
         """List ports that serve a door without a token; `problem` says why a port is not open."""
-        return Json({"doors": [document(door) for door in (*keeper.standing, *store.doors.opened())]})
+        return await services.read(
+            caller.user,
+            lambda: Json({"doors": [document(door) for door in (*keeper.standing, *store.doors.opened())]}),
+        )
 
     @router.post("", status_code=201)
     async def open_door(body: Opening, caller: By) -> Response:
@@ -51,7 +54,7 @@ def doors_router(services: Services) -> APIRouter:
         _refuse_unless_admin(caller, "open")
         refuse_unknown(body.name)
         owner = await asyncio.to_thread(_owner, services, caller, body.user)
-        if any(door.port == body.port for door in store.doors.opened()):
+        if any(door.port == body.port for door in await services.read(caller.user, store.doors.opened)):
             raise Conflict(f"port {body.port} already has a door; close it first: swell door close --port {body.port}")
         listener = keeper.bind(body.port)
         door = DoorRecord(listener.getsockname()[1], body.name, owner, services.now())
@@ -69,7 +72,8 @@ def doors_router(services: Services) -> APIRouter:
         _refuse_unless_admin(caller, "close")
         if any(door.port == port for door in keeper.standing):
             raise Conflict(f"port {port} is opened by the settings (doors); remove it there and restart the server")
-        door = next((door for door in store.doors.opened() if door.port == port), None)
+        opened = await services.read(caller.user, store.doors.opened)
+        door = next((door for door in opened if door.port == port), None)
         if door is None:
             raise NotFound(f"no door is open on port {port}; `swell door` lists the open ports")
         await note(caller.did("DoorClosed", door=door.name, port=door.port))
