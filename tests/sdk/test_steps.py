@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from swell_sdk import Run, read_environment
 from swell_sdk.checkpoints import read_age
 from swell_sdk.orders import Asked, Orders
+from swell_sdk.repeatable import is_repeatable
 
 from .scripts import SDK, Script
 from .server import BOUND_S, Server, serving
@@ -252,3 +254,121 @@ def test_samples_of_an_epoch_are_seen_once_whatever_the_widths(tmp_path: Path) -
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "held\n", "")
+
+
+#: The same, but it has no `on_yield`: it saves at the end of every epoch. HOW makes the function that does it.
+SAVES = """
+import json, swell_sdk
+run = swell_sdk.attach()
+class Model:
+    def __init__(self): self.seen = json.load(open(run.checkpoint_path)) if run.checkpoint_path else []
+    def save(self, path): json.dump(self.seen, open(path, "w"))
+model = Model()
+for epoch in run.epochs(3):
+    for batch in run.steps(list(range(4))):
+        model.seen.append([epoch, batch])
+        if [epoch, batch] == json.loads(os.environ.get("GATE", "[]")):
+            gate("here")
+    copy = list(model.seen)
+    HOW
+print(json.dumps(model.seen))
+"""
+
+
+@pytest.mark.parametrize("how", ["run.save(model.save)", "run.save(lambda path: model.save(path), suffix='.json')"])
+def test_what_a_script_saved_with_at_the_end_of_an_epoch_saves_at_a_step_of_the_next(
+    start: Callable[..., Script], server: Server, tmp_path: Path, how: str
+) -> None:
+    """Without `on_yield` a job waited for the end of its epoch, however it saved."""
+    first = start(SAVES.replace("HOW", how), GATE="[1, 1]")
+    assert first.at_gate() == "here"
+    server.order_step((1, 0))
+    server.wait(lambda: any(poll["known"] == "@1.0" for poll in server.polls), "it to hear of it")
+    first.go()
+    assert first.end() == (75, "", "")
+    saved = last_checkpoint(server)
+    assert (saved["epochs_done"], saved["steps_done"], saved["steps_total"]) == (1, 2, 4)
+    with serving(server.folder, attempt="12.4") as again:
+        code, out, err = Script(SAVES.replace("HOW", how), again.environ(**told(server)), tmp_path).end()
+    assert (code, err) == (0, "")
+    assert json.loads(out) == [[epoch, step] for epoch in range(3) for step in range(4)], "none twice, none left out"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "run.save(lambda path: json.dump(copy, open(path, 'w')))",
+        "run.save(model.save, at_steps=False)",
+        "run.save(model.save, suffix='.model'); run.save(model.save, suffix='.optimizer')",
+    ],
+)
+def test_a_function_that_may_write_a_copy_or_half_of_a_checkpoint_is_not_called_at_a_step(
+    start: Callable[..., Script], server: Server, how: str
+) -> None:
+    one = start(SAVES.replace("HOW", how), GATE="[1, 1]")
+    assert one.at_gate() == "here"
+    server.order_step((1, 0))
+    server.wait(lambda: any(poll["known"] == "@1.0" for poll in server.polls), "it to hear of it")
+    one.go()
+    assert one.end() == (75, "", "")
+    assert last_checkpoint(server)["epochs_done"] == 2, "it goes on to the end of its epoch"
+    assert not any("step" in poll for poll in server.polls)
+
+
+def test_an_order_that_torch_draws_at_random_is_not_resumed_inside_an_epoch_unless_the_script_says_so(
+    attached: Callable[..., Run],
+) -> None:
+    class Sampler:
+        generator = None
+
+    class Loader(list[int]):
+        sampler = Sampler()
+
+    run = attached(EPOCHS_TO_BE_DONE="2")
+    model = Recorder()
+    for epoch in run.epochs():
+        for _ in run.steps(Loader(range(4))):
+            pass
+        run.save(model.save)
+        assert not run.news.can_stop_at_steps, epoch
+    sure = attached(EPOCHS_TO_BE_DONE="1")
+    sure.on_yield(model.save)
+    for _ in sure.epochs():
+        list(sure.steps(Loader(range(4))))
+    assert sure.news.can_stop_at_steps
+
+
+NUMBERS = [1.0]
+
+
+def write_numbers(path: str) -> None:
+    Path(path).write_text(str(NUMBERS))
+
+
+class Recorder:
+    def save(self, path: str) -> None:
+        Path(path).write_text("model")
+
+
+def test_only_a_function_that_can_hold_no_copy_is_called_again() -> None:
+    model, epoch, state = Recorder(), 3, {"weights": [1.0]}
+
+    def write(path: str, what: object = state) -> None:
+        Path(path).write_text(str(what))
+
+    told = {
+        "a method": is_repeatable(model.save),
+        "a function of objects and numbers": is_repeatable(lambda path: (model.save(path), epoch)),
+        "a function of data": is_repeatable(lambda path: Path(path).write_text(str(state))),
+        "one inside another": is_repeatable(lambda path: [Path(path).write_text(str(state)) for _ in range(1)]),
+        "data of another function": is_repeatable(lambda path: write_numbers(path)),
+        "data as a default": is_repeatable(write),
+        "data handed over": is_repeatable(functools.partial(write, what=state)),
+        "an object handed over": is_repeatable(functools.partial(Recorder.save, model)),
+        "a method of data": is_repeatable(state.__setitem__),
+    }
+    assert [name for name, is_so in told.items() if is_so] == [
+        "a method",
+        "a function of objects and numbers",
+        "an object handed over",
+    ]

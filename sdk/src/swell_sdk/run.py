@@ -18,7 +18,7 @@ import os
 import time
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Callable, Iterable, Iterator, NamedTuple, NoReturn, Optional, Sized, TypeVar
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, NoReturn, Optional, Sized, Tuple, TypeVar
 
 from swell_sdk import signals
 from swell_sdk.checkpoints import Checkpoints
@@ -28,6 +28,7 @@ from swell_sdk.link import Link, connect
 from swell_sdk.memory import peak_mib
 from swell_sdk.news import Checkpoint, Inside, News
 from swell_sdk.orders import Orders
+from swell_sdk.repeatable import is_repeatable
 from swell_sdk.steps import EpochSteps, SizedSteps, Steps
 from swell_sdk.voice import say
 from swell_sdk.waiting import wait_to_be_stopped
@@ -77,6 +78,8 @@ class Run:
         self._loops = 0  #: `steps` loops under way
         self._own: Optional[EpochSteps] = None  #: the loop that counts in the epoch under way; None: none has begun
         self._saving: Optional[Saving] = None  #: None: nobody has said how to save at any step
+        self._saves: Tuple[int, Tuple[str, ...]] = (-1, ())  #: epochs done, and suffixes of what was saved of them
+        self._is_saving_declared = False  #: by `on_yield`: what `save` is given does not count
         self._has_given_up = False  #: the server did not answer the last report
         self._last_words = LastWords(told.last_words, told.attempt_id)
         self.is_closed = False
@@ -173,24 +176,36 @@ class Run:
         """The same items, timed. Has a length where the iterable has one.
 
         In an epoch that an earlier attempt has begun, its steps are left out. A job that can save at any step
-        (`on_yield`) ends here when it was asked to stop at this step.
+        (`on_yield`, or `save` with a function that can be called again) ends here when it was asked to stop at this
+        step.
         """
         return SizedSteps(self, iterable) if isinstance(iterable, Sized) else Steps(self, iterable)
 
     # What a script tells
 
     def save(
-        self, write: Callable[[str], object], epochs_done: Optional[int] = None, keep: int = 2, suffix: str = ""
+        self,
+        write: Callable[[str], object],
+        epochs_done: Optional[int] = None,
+        keep: int = 2,
+        suffix: str = "",
+        *,
+        at_steps: Optional[bool] = None,
     ) -> Optional[str]:
         """Make a checkpoint with `write(path)`, a file or a folder, and report it when it is durable. Its path.
 
         `epochs_done` is how many epochs it holds: in the body of an epoch that one included, but not inside its
         `steps`. None on ranks other than 0, where `write` is not called, and where the disk would not take it.
+
+        `at_steps`: may `write` be called again when the job is asked to stop inside a later epoch? False: no, it
+        writes what was copied for it; True: yes, it writes the model as it is then; None: yes if it refers to nothing
+        that may be a copy (`repeatable.py`).
         """
         if self.rank != 0:
             return None
         if epochs_done is None:
             epochs_done = self._epochs_in_hand()
+        self._remember(Saving(write, max(1, keep), suffix), epochs_done, at_steps)
         path = self._checkpoints.write(write, epochs_done=epochs_done, suffix=suffix)
         if path is None:
             return None
@@ -200,9 +215,10 @@ class Run:
     def on_yield(self, write: Callable[[str], object], *, keep: int = 2, suffix: str = "") -> None:
         """Say how to save at any step: `write(path)` is called on rank 0 when the job is asked to stop inside an epoch.
 
-        It has to write the model as it is then. What is given to `save` need not: a script may have made a copy for it
-        at the end of an epoch, and to save that as the state of a later step would lose the steps in between.
+        It has to write the model as it is then. What is given to `save` is used for that, too, from the first save
+        on, unless a script may have made a copy for it: this function is used from the first step on, and instead.
         """
+        self._is_saving_declared = True
         self._saving = Saving(write, max(1, keep), suffix)
         self.tell_that_it_can_stop()
 
@@ -299,6 +315,19 @@ class Run:
             self._save_inside(own)
             self.leave()
 
+    def _remember(self, saving: Saving, epochs_done: int, at_steps: Optional[bool]) -> None:
+        """How the script saves is how it is saved at a step, unless that needs several calls, or might be a copy.
+
+        Once the server has been told that this job can stop at a step, it stays as it was then.
+        """
+        if self._is_saving_declared or self.news.can_stop_at_steps:
+            return
+        number, suffixes = self._saves
+        suffixes = (*(suffixes if number == epochs_done else ()), saving.suffix)
+        may_repeat = is_repeatable(saving.write) if at_steps is None else at_steps
+        self._saves = epochs_done, suffixes
+        self._saving = saving if may_repeat and len(set(suffixes)) == 1 else None
+
     def _save_inside(self, own: EpochSteps) -> None:
         if self.rank != 0 or self._saving is None:
             return
@@ -311,8 +340,15 @@ class Run:
 
     def tell_that_it_can_stop(self) -> None:
         """Once it has timed a step, and can save: other ranks than 0 have nothing to save. Told with its questions."""
-        can = self.news.steps > 0 and self._own is not None and (self._saving is not None or self.rank != 0)
-        if can and not self.news.can_stop_at_steps:
+        if self.news.steps > 0 and self._own is not None and (self.rank != 0 or self._can_save_in(self._own)):
+            self._tell_can_stop()
+
+    def _can_save_in(self, own: EpochSteps) -> bool:
+        """Who has given `on_yield` a function has said, too, that the order of the data follows from the epoch."""
+        return self._saving is not None and (self._is_saving_declared or not own.is_order_random)
+
+    def _tell_can_stop(self) -> None:
+        if not self.news.can_stop_at_steps:
             self.news.can_stop_at_steps = True
             if self._link is not None:
                 self._link.ask_again()

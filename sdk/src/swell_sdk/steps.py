@@ -52,6 +52,8 @@ class EpochSteps:
         self.total = self._sampler.steps_total if self._sampler is not None else _length(iterable)
         self.skipped = 0 if self._sampler is not None or before is None else _scaled(before, self.total)
         self.was_begun = before is not None
+        #: Torch's own random samplers, and only those, have a generator: another process draws another order.
+        self.is_order_random = self._sampler is None and hasattr(getattr(iterable, "sampler", None), "generator")
 
     def inside(self) -> Inside:
         if self._sampler is None:
