@@ -31,6 +31,9 @@ ACCOUNTING = {
     "slurmdbd": "slurmdbd",
     "slurm-wlm-mysql-plugin": "/usr/share/doc/slurm-wlm-mysql-plugin",
 }
+#: A browser without a window, of Debian; another one that is there does as well (tests/experiments/test_page.py).
+BROWSER = "chromium-headless-shell"
+BROWSERS = (BROWSER, "chromium", "google-chrome")
 WITH_FRAMEWORKS = {
     LIGHTNING_15: ("kubeprofiler with Lightning",),
     PYTORCH: ("lightning", "kubeprofiler with Lightning", "torchrun", "Trainer", "Trainer by accelerate"),
@@ -187,6 +190,15 @@ def slurm(_: int, __: int) -> tuple[str, list[str]]:
     return "2 stories", ["one did not hold; pytest printed which"] if done.returncode else []
 
 
+def browser(_: int, __: int) -> tuple[str, list[str]]:
+    """The report of an experiment in a real browser, which lays it out and draws it."""
+    if not any(is_there(name) for name in BROWSERS) and not install([BROWSER], "the report in a real browser"):
+        return "not run", [f"no {BROWSER} here"]
+    path = "tests/experiments/test_page.py"
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-m", "soak", path], cwd=ROOT, check=False)
+    return "1 page", ["the page is not as it was meant; pytest printed how"] if done.returncode else []
+
+
 def _properties(path: str, first: int) -> tuple[str, list[str]]:
     env = {**os.environ, "HYPOTHESIS_PROFILE": "soak"}
     command = [sys.executable, "-m", "pytest", "-q", path, "--timeout", "3600"]
@@ -205,6 +217,7 @@ TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "manifests": manifests,
     "hostile": hostile,
     "slurm": slurm,
+    "browser": browser,
     "crash": crash,
     "training": training,
     "simulated": simulated,

@@ -15,19 +15,22 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from .binaries import CannotBuild, ensure
 from .cluster import Cluster
+from .controlplane import NODE_GRACE_S
 from .processes import GLANCE_S, Failed
 from .recipes import RECIPES, recipe_of
 
 FOLDER = Path(tempfile.gettempdir()) / "swell-cluster"
 PEERS = ("coscheduling", "kueue")  # schedulers that benchmarks and experiments measure
 DOWN_S = 60.0  # three real nodes take three
+NODE_GRACE_S_MAX = 86400
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    options = parser().parse_args()
     try:
         return int(options.command(options))
     except (Failed, CannotBuild) as failure:
@@ -80,13 +83,25 @@ def keep(options: argparse.Namespace) -> int:
         lock.flush()
         enough = {signal.SIGTERM, signal.SIGINT}
         signal.pthread_sigmask(signal.SIG_BLOCK, enough)
-        operators = [name for name in options.operators.split(",") if name]
-        kwok = {"kwok": options.kwok, "kwok_cpus": options.kwok_cpus, "kwok_gpus": options.kwok_gpus}
-        wanted = {**kwok, "kubelets": options.kubelets, "gpus": options.gpus, "operators": operators}
-        with Cluster(options.folder, images=[name for name in options.images.split(",") if name], **wanted):
+        with Cluster(options.folder, **wanted(options)):
             (options.folder / "ready").touch()
             signal.sigwait(enough)
     return 0
+
+
+def wanted(options: argparse.Namespace) -> dict[str, Any]:
+    """Which cluster that is, in the words of `Cluster`."""
+    named = {name: [one for one in getattr(options, name).split(",") if one] for name in ("operators", "images")}
+    kwok = {"kwok": options.kwok, "kwok_cpus": options.kwok_cpus, "kwok_gpus": options.kwok_gpus}
+    return {**kwok, **named, "kubelets": options.kubelets, "gpus": options.gpus, "node_grace_s": options.node_grace}
+
+
+def words(options: argparse.Namespace) -> list[str]:
+    """What `keep` is told, so that it wants the same."""
+    found = ["--kwok", str(options.kwok), "--kubelets", str(options.kubelets)]
+    found += ["--kwok-cpus", str(options.kwok_cpus), "--kwok-gpus", str(options.kwok_gpus)]
+    found += ["--operators", options.operators, "--images", options.images, "--gpus", str(options.gpus)]
+    return [*found, "--node-grace", str(options.node_grace)]
 
 
 def _start_keeper(options: argparse.Namespace) -> None:
@@ -95,12 +110,9 @@ def _start_keeper(options: argparse.Namespace) -> None:
         raise Failed(f"{folder} holds something that is no cluster; name another with --folder")
     subprocess.run(["rm", "-rf", "--one-file-system", str(folder)], check=True)
     folder.mkdir(parents=True)
-    words = ["--folder", str(folder), "--kwok", str(options.kwok), "--kubelets", str(options.kubelets)]
-    words += ["--kwok-cpus", str(options.kwok_cpus), "--kwok-gpus", str(options.kwok_gpus)]
-    words += ["--operators", options.operators, "--images", options.images, "--gpus", str(options.gpus)]
     with (folder / "keeper.log").open("wb") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster", "keep", *words],
+            [sys.executable, "-m", "tests.cluster", "keep", "--folder", str(folder), *words(options)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -126,26 +138,39 @@ def _keeper(folder: Path) -> int | None:
     return None
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= NODE_GRACE_S_MAX:
+        raise argparse.ArgumentTypeError(f"must be whole seconds from 1 to {NODE_GRACE_S_MAX}, but is {text!r}")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python -m tests.cluster", description=__doc__.splitlines()[0])
+    commands = found.add_subparsers(required=True)
     for command in (up, down, keep):
-        words = commands.add_parser(command.__name__, help=command.__doc__)
-        words.set_defaults(command=command)
-        words.add_argument("--folder", type=Path, default=FOLDER, help="where logs, keys and data are (%(default)s)")
+        options = commands.add_parser(command.__name__, help=command.__doc__)
+        options.set_defaults(command=command)
+        options.add_argument("--folder", type=Path, default=FOLDER, help="where logs, keys and data are (%(default)s)")
         if command is not down:
-            words.add_argument("--kwok", type=int, default=0, help="how many simulated nodes")
-            words.add_argument("--kwok-cpus", type=int, default=64, help="CPUs of each (%(default)s)")
-            words.add_argument("--kwok-gpus", type=int, default=8, help="GPUs of each (%(default)s)")
-            words.add_argument("--kubelets", type=int, default=0, help="how many real nodes, up to 3; needs root")
-            words.add_argument("--gpus", type=int, default=0, help="how many GPUs each real node declares")
-            words.add_argument("--operators", default="", help="of jobset,training,coscheduling")
-            words.add_argument("--images", default="", help="of python,torch,swell: for real nodes")
-    words = commands.add_parser("build", help=build.__doc__)
-    words.set_defaults(command=build)
-    words.add_argument("programs", nargs="*", help="all that there are if none is named")
-    words.add_argument("--tests", action="store_true", help="only what tests need, not whom benchmarks race")
-    return parser
+            options.add_argument("--kwok", type=int, default=0, help="how many simulated nodes")
+            options.add_argument("--kwok-cpus", type=int, default=64, help="CPUs of each (%(default)s)")
+            options.add_argument("--kwok-gpus", type=int, default=8, help="GPUs of each (%(default)s)")
+            options.add_argument("--kubelets", type=int, default=0, help="how many real nodes, up to 3; needs root")
+            options.add_argument("--gpus", type=int, default=0, help="how many GPUs each real node declares")
+            options.add_argument("--operators", default="", help="of jobset,training,coscheduling")
+            options.add_argument("--images", default="", help="of python,torch,swell: for real nodes")
+            options.add_argument(
+                "--node-grace",
+                type=_seconds,
+                default=NODE_GRACE_S,
+                metavar="SECONDS",
+                help="after which a node that says nothing counts as lost; many simulated ones are slow (%(default)s)",
+            )
+    options = commands.add_parser("build", help=build.__doc__)
+    options.set_defaults(command=build)
+    options.add_argument("programs", nargs="*", help="all that there are if none is named")
+    options.add_argument("--tests", action="store_true", help="only what tests need, not whom benchmarks race")
+    return found
 
 
 if __name__ == "__main__":

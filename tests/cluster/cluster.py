@@ -15,7 +15,7 @@ from pathlib import Path
 from . import nodes
 from .api import Api
 from .binaries import ensure, missing
-from .controlplane import LOOPBACK, ControlPlane
+from .controlplane import LOOPBACK, NODE_GRACE_S, ControlPlane
 from .dns import Dns
 from .kwok import Kwok, add_nodes, render_nodes
 from .network import Network
@@ -42,7 +42,7 @@ class Cluster:
         operators: Sequence[str] = (),
         images: Sequence[str] = (),
         scheduler: bool = True,
-        node_grace_s: int = 50,
+        node_grace_s: int = NODE_GRACE_S,
     ) -> None:
         self.folder = folder
         self._kwok_nodes = kwok

@@ -17,6 +17,7 @@ from .processes import Process, Word, free_port, is_ready
 LOOPBACK = "127.0.0.1"
 NOWHERE = "192.0.2.1"  # must not be loopback; nobody is sent there, because nothing reconciles the endpoints
 SERVICES = "10.96.0.0/16"  # cluster addresses are handed out but lead nowhere: there is no kube-proxy
+NODE_GRACE_S = 50  # Kubernetes' own default
 APISERVER_GRACE_S = 1.0  # it does not leave within 5 s of SIGTERM; nothing is lost by killing it
 CLIENT_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")  # the defaults, 20 and 30, are what a test would measure
 
@@ -25,7 +26,7 @@ class ControlPlane:
     """A whole control plane in a folder; its parts may be killed, paused and started again one by one."""
 
     def __init__(
-        self, folder: Path, *, address: str = LOOPBACK, scheduler: bool = True, node_grace_s: int = 50
+        self, folder: Path, *, address: str = LOOPBACK, scheduler: bool = True, node_grace_s: int = NODE_GRACE_S
     ) -> None:
         self.folder = folder
         self.address = address

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cluster.__main__ import parser
 from swell.errors import Rejected
 from swell.experiments.experiment import (
     ArrivalPattern,
@@ -19,8 +22,12 @@ from swell.experiments.experiment import (
     parse_experiment,
     read_experiment,
 )
+from swell.experiments.too_large import refuse_too_large
 from swell.experiments.workloads import INCLUDED, draw_gangs
 from swell.model.codec import from_document, to_document
+from swell.model.resources import Resources
+
+EXAMPLES = Path(__file__).parents[2] / "examples/experiments"
 
 WHOLE = """\
 name: monday
@@ -146,6 +153,29 @@ def test_what_cannot_be_meant_is_refused_with_what_to_do(tmp_path: Path, text: s
     with pytest.raises(Rejected) as refusal:
         read_experiment(file)
     assert str(refusal.value).startswith(f"{file}: {problem}")
+
+
+@pytest.mark.parametrize(("name", "nodes", "cpus"), [("clogging", 8, 3), ("gangs-500x20", 1000, 64)])
+def test_an_example_is_ready_to_run_on_the_test_cluster_that_it_names(name: str, nodes: int, cpus: int) -> None:
+    """It is the included workload of that name, but may end sooner, and every gang of it fits."""
+    path = EXAMPLES / f"{name}.yaml"
+    found = read_experiment(path)
+    assert [one.name for one in found.contenders] == ["default", "coscheduling", "kueue", "swell"]
+    assert (found.name, found.repeats, found.workload.shuffle, found.stuck_s) == (name, 3, True, 120.0)
+    assert found.cluster.kubeconfig == "/tmp/swell-cluster/kubeconfig"
+    [shape], [asked] = found.workload.shapes, INCLUDED[name].workload.shapes
+    assert shape == replace(asked, duration_s=shape.duration_s)
+    assert shape.duration_s <= asked.duration_s
+
+    words = re.search(r'CLUSTER="([^"]*)"', path.read_text())
+    assert words is not None
+    told = parser().parse_args(["up", *words[1].split()])
+    assert (told.kwok, told.kwok_cpus, told.kwok_gpus) == (nodes, cpus, 0)
+    refuse_too_large(found, [Resources(cpus * 1000, 256 * 1024)] * nodes)
+
+
+def test_no_example_is_left_out() -> None:
+    assert sorted(path.stem for path in EXAMPLES.iterdir()) == ["clogging", "gangs-500x20"]
 
 
 def test_a_seed_draws_the_same_gangs_for_every_contender_and_others_in_the_next_run() -> None:

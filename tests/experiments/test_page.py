@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tools.soak import BROWSER, BROWSERS
 
 from swell.experiments.experiment import parse_experiment
 from swell.experiments.race import race
@@ -16,16 +17,15 @@ from swell.experiments.report import write_report
 from swell.experiments.results import ResultsFolder
 from swell.experiments.simulated import SimulatedCluster
 
-#: 100 MB of packages for one page: not in `make test`. `apt-get install chromium-headless-shell` brings it.
+#: 100 MB of packages for one page: not in `make test`. `.venv/bin/python tools/soak.py browser` installs and runs it.
 pytestmark = pytest.mark.soak
 
 TEXT = "workload: tiny\ncluster: {simulator: {nodes: 4, cpus: 2}}\ncontenders: [default, swell]\nrepeats: 2\n"
-BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
 
 
 def browse(*words: str) -> str:
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    assert found is not None, "this test needs a browser: apt-get install -y chromium-headless-shell"
+    assert found is not None, f"this test needs a browser: apt-get install -y {BROWSER}"
     argv = [found, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *words]
     return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
 
