@@ -263,6 +263,35 @@ def test_a_worker_leaves_when_it_has_been_idle_and_after_as_many_jobs_as_it_was_
         assert (worker.node(), worker.folder.exists()) == (None, True)
 
 
+@pytest.mark.parametrize("options", [("--exit-on-exception",), ()])
+def test_a_worker_that_fails_gives_its_jobs_back_and_leaves_if_it_was_told_to_and_goes_on_otherwise(
+    server: Server, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """What it has noted of a job cannot be removed, when that has ended."""
+    gate = Gate(tmp_path / "gate")
+    with RemoteWorker(server, tmp_path, "second", "--cpus", "4", *options) as worker:
+        other = server.start("--cpus", "2", "--", "sh", "-c", "echo begun; exec sleep 1000")
+        job = server.start("--cpus", "2", "--", "sh", "-c", f"echo begun; read line < {gate}")
+        for one in (other, job):
+            server.until_output(one, b"begun\n")
+        noted = worker.folder / f"tasks/{job}.1/launch.json"
+        noted.unlink()
+        noted.mkdir()
+        gate.open()
+        server.until(job, "succeeded")
+        worker.until_said("the worker's main loop failed and continues: IsADirectoryError")
+        if options:
+            assert worker.wait() == 0
+            server.until(other, "queued")
+            assert (worker.node(), attempts(server, other)[0]["outcome"]) == (None, "evicted")
+        else:
+            worker.until_node(lambda node: node["reachable"] and not node["cordoned"])
+            assert server.swell("run", "--cpus", "2", "--", "echo", "it goes on").stdout == "it goes on\n"
+            assert server.until(other, "running")["attempts"] == 1
+        server.swell("cancel", str(other))
+    gate.close()
+
+
 def test_a_killed_worker_takes_its_tasks_up_again(server: Server, tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     with RemoteWorker(server, tmp_path, "second", "--cpus", "4") as worker:
