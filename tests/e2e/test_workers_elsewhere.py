@@ -321,6 +321,29 @@ def test_a_worker_without_a_server_stops_its_tasks_when_its_lease_ends(own_serve
         assert attempts(own_server, job)[0]["outcome"] == "node-lost"
 
 
+def test_the_tasks_of_a_worker_that_is_killed_and_never_started_again_end_with_its_lease(
+    own_server: Server, tmp_path: Path
+) -> None:
+    """They ran on, and the server started them elsewhere: two copies of one task."""
+    options = ("--cpus", "4", "--checkin-frequency-seconds", "1", "--lease-seconds", "10")
+    with RemoteWorker(own_server, tmp_path, "first", *options) as first:
+        job = own_server.start("--cpus", "4", "--grace", "1s", "--", "sh", "-c", "trap '' TERM; echo $$; sleep 1000")
+        pid = int(own_server.until_output(job, b"\n"))
+        descriptor = os.pidfd_open(pid)
+        first.kill()
+        assert first.process is not None
+        first.process = None
+        with RemoteWorker(own_server, tmp_path, "second", *options):
+            assert not select.select([descriptor], [], [], 0)[0]  # a worker may be started again meanwhile
+            assert select.select([descriptor], [], [], 45)[0]
+            os.close(descriptor)
+            assert len(attempts(own_server, job)) == 1
+            own_server.until_true(job, lambda found: found["attempts"] == 2, patience_s=150)
+            first.until_said("the worker is gone and its lease is over: its tasks are stopped")
+            assert attempts(own_server, job)[0]["outcome"] == "node-lost"
+            own_server.swell("cancel", str(job))
+
+
 def test_a_machine_that_slept_through_its_lease_stops_its_copy_whose_checkpoint_counts_for_nothing(
     own_server: Server, tmp_path: Path
 ) -> None:
