@@ -250,6 +250,16 @@ def test_a_worker_for_a_group_runs_no_job_of_other_users(server: Server, tmp_pat
         assert "it is for the group vision" in waiting["reason"]["message"], waiting
 
 
+def test_a_job_that_asks_for_a_tag_waits_for_a_machine_with_it_also_for_one_that_keeps_others_away(
+    server: Server, tmp_path: Path
+) -> None:
+    job = server.start("--tag", "big", "--", "echo", "here")
+    server.until_true(job, lambda found: (found["reason"] or {}).get("code") == "NoSuitableNode")
+    with RemoteWorker(server, tmp_path, "second", "--cpus", "1", "--tag", "big", "--tag-exclusive"):
+        server.until(job, "succeeded")
+        assert nodes_of(server, job) == {"second"}
+
+
 def test_a_worker_leaves_when_it_has_been_idle_and_after_as_many_jobs_as_it_was_told(
     server: Server, tmp_path: Path
 ) -> None:
