@@ -25,6 +25,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "tasks": {"tasks": "x"},
     "cpus": {"cpus": "x"},
     "memory": {"memory": "x"},
+    "tag": {"tag": "a_b"},
     "array": {"array": "x"},
     "priority": {"priority": "x"},
     "time": {"time": "x"},

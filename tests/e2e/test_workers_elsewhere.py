@@ -250,6 +250,16 @@ def test_a_worker_for_a_group_runs_no_job_of_other_users(server: Server, tmp_pat
         assert "it is for the group vision" in waiting["reason"]["message"], waiting
 
 
+def test_a_job_that_asks_for_a_tag_waits_for_a_machine_with_it_also_for_one_that_keeps_others_away(
+    server: Server, tmp_path: Path
+) -> None:
+    job = server.start("--tag", "big", "--", "echo", "here")
+    server.until_true(job, lambda found: (found["reason"] or {}).get("code") == "NoSuitableNode")
+    with RemoteWorker(server, tmp_path, "second", "--cpus", "1", "--tag", "big", "--tag-exclusive"):
+        server.until(job, "succeeded")
+        assert nodes_of(server, job) == {"second"}
+
+
 def test_a_worker_leaves_when_it_has_been_idle_and_after_as_many_jobs_as_it_was_told(
     server: Server, tmp_path: Path
 ) -> None:
@@ -261,6 +271,35 @@ def test_a_worker_leaves_when_it_has_been_idle_and_after_as_many_jobs_as_it_was_
         assert server.swell("run", "--cpus", "4", "--", "true").code == 0
         assert worker.wait() == 0
         assert (worker.node(), worker.folder.exists()) == (None, True)
+
+
+@pytest.mark.parametrize("options", [("--exit-on-exception",), ()])
+def test_a_worker_that_fails_gives_its_jobs_back_and_leaves_if_it_was_told_to_and_goes_on_otherwise(
+    server: Server, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """What it has noted of a job cannot be removed, when that has ended."""
+    gate = Gate(tmp_path / "gate")
+    with RemoteWorker(server, tmp_path, "second", "--cpus", "4", *options) as worker:
+        other = server.start("--cpus", "2", "--", "sh", "-c", "echo begun; exec sleep 1000")
+        job = server.start("--cpus", "2", "--", "sh", "-c", f"echo begun; read line < {gate}")
+        for one in (other, job):
+            server.until_output(one, b"begun\n")
+        noted = worker.folder / f"tasks/{job}.1/launch.json"
+        noted.unlink()
+        noted.mkdir()
+        gate.open()
+        server.until(job, "succeeded")
+        worker.until_said("the worker's main loop failed and continues: IsADirectoryError")
+        if options:
+            assert worker.wait() == 0
+            server.until(other, "queued")
+            assert (worker.node(), attempts(server, other)[0]["outcome"]) == (None, "evicted")
+        else:
+            worker.until_node(lambda node: node["reachable"] and not node["cordoned"])
+            assert server.swell("run", "--cpus", "2", "--", "echo", "it goes on").stdout == "it goes on\n"
+            assert server.until(other, "running")["attempts"] == 1
+        server.swell("cancel", str(other))
+    gate.close()
 
 
 def test_a_killed_worker_takes_its_tasks_up_again(server: Server, tmp_path: Path) -> None:
@@ -290,6 +329,29 @@ def test_a_worker_without_a_server_stops_its_tasks_when_its_lease_ends(own_serve
         own_server.up()
         own_server.until_true(job, lambda found: found["attempts"] == 2)
         assert attempts(own_server, job)[0]["outcome"] == "node-lost"
+
+
+def test_the_tasks_of_a_worker_that_is_killed_and_never_started_again_end_with_its_lease(
+    own_server: Server, tmp_path: Path
+) -> None:
+    """They ran on, and the server started them elsewhere: two copies of one task."""
+    options = ("--cpus", "4", "--checkin-frequency-seconds", "1", "--lease-seconds", "10")
+    with RemoteWorker(own_server, tmp_path, "first", *options) as first:
+        job = own_server.start("--cpus", "4", "--grace", "1s", "--", "sh", "-c", "trap '' TERM; echo $$; sleep 1000")
+        pid = int(own_server.until_output(job, b"\n"))
+        descriptor = os.pidfd_open(pid)
+        first.kill()
+        assert first.process is not None
+        first.process = None
+        with RemoteWorker(own_server, tmp_path, "second", *options):
+            assert not select.select([descriptor], [], [], 0)[0]  # a worker may be started again meanwhile
+            assert select.select([descriptor], [], [], 45)[0]
+            os.close(descriptor)
+            assert len(attempts(own_server, job)) == 1
+            own_server.until_true(job, lambda found: found["attempts"] == 2, patience_s=150)
+            first.until_said("the worker is gone and its lease is over: its tasks are stopped")
+            assert attempts(own_server, job)[0]["outcome"] == "node-lost"
+            own_server.swell("cancel", str(job))
 
 
 def test_a_machine_that_slept_through_its_lease_stops_its_copy_whose_checkpoint_counts_for_nothing(

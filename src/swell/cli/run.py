@@ -61,6 +61,7 @@ OPTIONS = {
 @click.option("--cpus", metavar="N", help="CPUs per task; fractions are allowed.  [default: 1]")
 @click.option("--cpu-limit", metavar="N", help="CPUs a task may use at most.  [default: as many as are free]")
 @click.option("--memory", metavar="SIZE", help="Memory per task, for example 8GiB.  [default: none reserved]")
+@click.option("--tag", metavar="TAG", help="Run only on machines with this tag (`swell worker --tag`).")
 @click.option("--priority", metavar="P", help="Priority; higher values start first.  [default: 0]")
 @click.option(
     "--time",

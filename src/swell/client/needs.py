@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypedDict
 
 from swell.errors import Rejected
+from swell.model.launch import TAG, TAG_LABEL
 
 Path = str | os.PathLike[str]
 
@@ -24,6 +25,7 @@ class Needs(TypedDict, total=False):
     cpus: float | str | None
     cpu_limit: float | str | None
     memory: str | None
+    tag: str | None
     array: str | None
     priority: int | None
     time: str | float | None
@@ -69,7 +71,17 @@ def _render(needs: Needs) -> dict[str, Any]:
     said = {_camel(name): _plain(value) for name, value in needs.items()}
     said["after"] = [str(job) for job in needs.get("after") or ()]
     idle = {"minGpuUtilization": said.pop("minGpuUtilization", None), "window": said.pop("utilizationWindow", None)}
-    return {**said, "utilizationPolicy": _given(idle)}
+    where = _where(said.pop("tag", None))
+    return {**said, **where, "utilizationPolicy": _given(idle)}
+
+
+def _where(tag: str | None) -> dict[str, Any]:
+    """Of the machines with a tag, also those that keep other jobs away."""
+    if tag is None:
+        return {}
+    if not TAG.fullmatch(tag):
+        raise Rejected(f"tag {tag[:100]!r} is not the tag of a machine; write letters, digits and '-'")
+    return {"nodeSelector": {TAG_LABEL: tag}, "tolerations": [{"key": TAG_LABEL, "value": tag}]}
 
 
 def _camel(name: str) -> str:

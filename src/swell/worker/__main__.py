@@ -18,6 +18,7 @@ from swell.worker import cgroups
 from swell.worker.agent import Agent
 from swell.worker.allocation import read_allocation
 from swell.worker.devices import WHOLE, Declared, offer
+from swell.worker.guard import fork_guard
 from swell.worker.nvml import Nvml
 from swell.worker.runtimes import find_runtime, for_users
 from swell.worker.spot_notice import SpotNotice
@@ -40,6 +41,8 @@ def main() -> int:
     if lock is None:
         print(f"a worker for {folder} is already running (process {folder.lock_holder})", file=sys.stderr)
         return 1
+    if options.is_remote:
+        fork_guard(folder, lock, lease_s=options.lease_s, end_tasks=lambda: _agent(options, folder).end_tasks())
     if _work(options, folder) and options.deletes_folder:
         folder.remove(token_file=options.token_file)
     return 0
@@ -57,8 +60,7 @@ def _look_at_token(path: Path) -> None:
         logging.warning("the token file %s: %s; type: chmod 600 %s", path, found, path)
 
 
-def _work(options: WorkerOptions, folder: WorkerFolder) -> bool:
-    """True: it has left for good."""
+def _agent(options: WorkerOptions, folder: WorkerFolder) -> Agent:
     nvml = Nvml()
     found = find_runtime(options.container_command, options.container_options)
     runtime = found if options.users_runtime is None else for_users(found)
@@ -66,7 +68,12 @@ def _work(options: WorkerOptions, folder: WorkerFolder) -> bool:
     offered = offer(Declared.of(options), nvml, given)
     runs_containers = "" if runtime is None else str(runtime)
     node = replace(offered, container_runtime=runs_containers, unenforced=cgroups.probe())
-    agent = Agent(options, folder, address_of(options), node, nvml, runtime)
+    return Agent(options, folder, address_of(options), node, nvml, runtime)
+
+
+def _work(options: WorkerOptions, folder: WorkerFolder) -> bool:
+    """True: it has left for good."""
+    agent = _agent(options, folder)
 
     def close(*_: object) -> None:
         if options.is_remote:
@@ -84,7 +91,7 @@ def _work(options: WorkerOptions, folder: WorkerFolder) -> bool:
         SpotNotice(taken_back, os.environ).start()
     signal.signal(signal.SIGTERM, close)
     signal.signal(signal.SIGINT, close)
-    logging.info("worker %s offers its machine as %s", os.getpid(), node.id)
+    logging.info("worker %s offers its machine as %s", os.getpid(), agent.node_name)
     agent.run()
     return agent.has_left
 

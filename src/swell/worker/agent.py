@@ -116,6 +116,10 @@ class Agent:
         return SharedCache(root, bytes_max=default_bytes_max(root) if most is None else most << 20)
 
     @property
+    def node_name(self) -> str:
+        return self._node.id
+
+    @property
     def has_left(self) -> bool:
         """It runs nothing any more, and the server has forgotten it."""
         return self._has_left
@@ -149,7 +153,30 @@ class Agent:
             self._has_failed = True
             time.sleep(LOOK_S)
 
+    def end_tasks(self) -> None:
+        """Of a worker that is gone, whose lease is over (`guard.py`). Nobody is told: the next worker tells it all."""
+        if not self._own.store.exists():
+            return
+        self._link.store = self._own.store.read_text()
+        self._take_up_all()
+        while not all(run.is_finished for run in self._runs.values()):
+            self._keep_lease(time.monotonic())
+            self._step(self._wait())
+
     def _turn(self) -> None:
+        now = self._wait()
+        self._converge(now)
+        self._step(now)
+        self._look_at_logs(now)
+        self._look_at_gpus()
+        if self._options.is_remote:
+            self._keep_lease(now)
+            self._follow_course(now)
+        self._tell()
+        self._drop_unwanted()
+
+    def _wait(self) -> float:
+        """For whatever comes first; keepers that have ended are noted."""
         events = self._epoll.poll(self._patience(), EVENTS_MAX)
         now = time.monotonic()
         for descriptor, _ in events:
@@ -159,18 +186,13 @@ class Agent:
                 run, task = self._watched.pop(descriptor)
                 self._epoll.unregister(descriptor)
                 self._with(run, partial(run.keeper_ended, task, now), now)
-        self._converge(now)
+        return now
+
+    def _step(self, now: float) -> None:
         budget_s = STEPS_S / max(1, sum(not run.is_finished for run in self._runs.values()))
         for attempt, run in self._runs.items():
             if not run.is_finished and now >= self._failing.get(attempt, 0.0):
                 self._with(run, partial(run.step, now, budget_s), now)
-        self._look_at_logs(now)
-        self._look_at_gpus()
-        if self._options.is_remote:
-            self._keep_lease(now)
-            self._follow_course(now)
-        self._tell()
-        self._drop_unwanted()
 
     # -- a worker elsewhere ------------------------------------------------------------------------------------
 
