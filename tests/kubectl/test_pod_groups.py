@@ -97,6 +97,50 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.server.close()
 
 
+# -- what would wait for ever ----------------------------------------------------------------------------------------
+
+OF_THREE = "1 of 3 pods of the group 'gang' are there; they start together when it is whole"
+PARALLEL = (
+    "; StatefulSet 'db' makes the next pod only when this one is ready, unless it has podManagementPolicy: Parallel: "
+    "delete it and create it again with that"
+)
+CREATED = (
+    "; LeaderWorkerSet 'serve' makes the workers only when the leader is ready if it has startupPolicy: LeaderReady: "
+    "write startupPolicy: LeaderCreated"
+)
+
+
+def of_lws(worker: str) -> dict[str, Any]:
+    names = {"name": "serve", "worker-index": worker}
+    labels = {f"leaderworkerset.sigs.k8s.io/{name}": text for name, text in names.items()}
+    return {"owner": Owner("StatefulSet", "serve", "s"), "document": {"metadata": {"labels": labels}}}
+
+
+@pytest.mark.parametrize(
+    ("what", "pods", "after_s", "said"),
+    [
+        ("the first pod of a StatefulSet", [member(0, owner=STATEFULSET)], 2.0, OF_THREE + PARALLEL),
+        ("it has just come, and others may be on their way", [member(0, owner=STATEFULSET)], 1.9, OF_THREE),
+        (
+            "two came at once, so it makes them in parallel",
+            [member(0, owner=STATEFULSET), member(1, owner=STATEFULSET)],
+            2.0,
+            OF_THREE.replace("1 of", "2 of"),
+        ),
+        ("a ReplicaSet's", [member(0, owner=Owner("ReplicaSet", "web", "r"))], 2.0, OF_THREE),
+        ("nobody's", [member(0)], 2.0, OF_THREE),
+        ("the leader of a LeaderWorkerSet", [member(0, **of_lws("0"))], 2.0, OF_THREE + CREATED),
+    ],
+)
+def test_a_group_whose_maker_waits_for_its_first_pod_says_which_field_to_change(
+    world: World, what: str, pods: list[PodSeen], after_s: float, said: str
+) -> None:
+    """The first pod waited for the others, which are made when it is ready: for ever, and nothing said why."""
+    world.say(3)
+    world.now = pods[-1].created_at + after_s
+    assert world.missing(*pods) == said, what
+
+
 # -- which are one job -----------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .objects import OF, Thing
+from .objects import GROUP, OF, Thing
 
 Document = dict[str, Any]
 ENDED = ("Succeeded", "Failed")
@@ -73,7 +73,7 @@ def _broken(picture: Picture) -> Iterator[str]:
         pods = members[thing.namespace, thing.name]
         placed = [pod for pod in pods if is_placed(pod)]
         done = [pod for pod in pods if pod["status"].get("phase") == "Succeeded"]
-        if placed and len(placed) + len(done) < thing.least:
+        if placed and len(placed) + len(done) + thing.done < thing.least:
             yield f"{thing.kind} {thing.namespace}/{thing.name}: {len(placed)} pods run, and {thing.least} must"
 
 
@@ -111,6 +111,7 @@ def _fits(one: _Waits, free: Mapping[str, int]) -> bool:
 
 def _queued(picture: Picture) -> Iterator[_Waits]:
     things = {(thing.namespace, thing.name): thing for thing in picture.things}
+    grouped = {_group(pod): pod for pod in picture.pods if GROUP in (pod["metadata"].get("labels") or {})}
     named = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in picture.pods}
     for job in picture.jobs:
         if job["state"] != "queued":
@@ -121,12 +122,24 @@ def _queued(picture: Picture) -> Iterator[_Waits]:
             yield _Waits(what, count, things[whose].gpus)
         elif whose in named:
             yield _Waits(what, 1, gpus_of(named[whose]))
+        elif whose in grouped:
+            yield _Waits(what, job["tasks"]["total"], gpus_of(grouped[whose]))
         else:
             yield _Waits(f"{what}, of which nothing is there,", 0, 1)
 
 
 def _code(job: Document) -> str:
     return str((job["reason"] or {}).get("code"))
+
+
+def _group(pod: Document) -> tuple[str, str]:
+    """The namespace and group that is written on it; empty: none."""
+    return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(GROUP, "")
+
+
+def _is_member(pod: Document, thing: Thing) -> bool:
+    """Not where somebody has written another group on it."""
+    return _group(pod)[1] in ("", thing.name)
 
 
 def _unknown(picture: Picture) -> Iterator[_Waits]:
@@ -139,10 +152,11 @@ def _unknown(picture: Picture) -> Iterator[_Waits]:
         placed = [pod for pod in pods if is_placed(pod)]
         done = [pod for pod in pods if pod["status"].get("phase") == "Succeeded"]
         is_known = (thing.namespace, thing.name) in known
-        alone = [pod for pod in waiting if (thing.namespace, pod["metadata"]["name"]) not in known]
+        names = [(pod, {(thing.namespace, pod["metadata"]["name"]), _group(pod)}) for pod in waiting]
+        alone = [pod for pod, called in names if not called & known]
         if thing.least == 1 and not is_known:
             for pod in alone:
                 yield _Waits(f"pod {thing.namespace}/{pod['metadata']['name']}, which is no job,", 1, thing.gpus)
-        elif waiting and not is_known and len(pods) >= thing.least:
+        elif waiting and not is_known and sum(_is_member(pod, thing) for pod in pods) >= thing.least:
             count = max(1, thing.least - len(placed) - len(done))
             yield _Waits(f"{thing.kind} {thing.namespace}/{thing.name}, which is no job,", count, thing.gpus)

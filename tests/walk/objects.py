@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cluster.jobs import ON_KWOK, job, jobset, pod, pytorchjob, template
+from swell.model.member_loss import ON_MEMBER_LOST
 
 Document = dict[str, Any]
 OF = "walk"  # label of each pod: the name of what it belongs to
@@ -28,6 +30,7 @@ class Thing:
     gpus: int  #: of each pod
     pods: int  #: how many it has
     least: int  #: so many of its pods run, or none; 1: each for itself
+    done: int = 0  #: so many of its pods had succeeded before they were deleted
 
     @property
     def addresses(self) -> list[str]:
@@ -111,6 +114,23 @@ def trained(namespace: str, name: str, gpus: int, count: int) -> Thing:
 MAKERS: Sequence[Callable[[str, str, int, int], Thing]] = (deployment, group, gang, array, ring, joined, trained)
 
 
+#: What may be written on pods of a group; on plain ones not that they wait for one that replaces the lost one.
+LOSSES = {"Pods": ("restart", "go-on"), "StatefulSet": ("restart", "wait", "go-on")}
+
+
+def losing(thing: Thing, loss: str) -> Thing:
+    """The same; its pods say what becomes of the others when one of them is lost."""
+    documents = []
+    for one in thing.documents:
+        whole = copy.deepcopy(one)
+        of_pods = whole["spec"]["template"] if thing.kind == "StatefulSet" else whole
+        of_pods["metadata"].setdefault("annotations", {})[ON_MEMBER_LOST] = loss
+        documents.append(whole)
+    return replace(thing, documents=tuple(documents))
+
+
 def draw(lots: random.Random, namespace: str, number: int) -> Thing:
     maker = lots.choice(MAKERS)
-    return maker(namespace, f"{maker.__name__}-{number}", lots.choice((1, 1, 2, 4)), lots.randint(1, 4))
+    thing = maker(namespace, f"{maker.__name__}-{number}", lots.choice((1, 1, 2, 4)), lots.randint(1, 4))
+    losses = LOSSES.get(thing.kind, ())
+    return losing(thing, lots.choice(losses)) if losses and lots.random() < 0.5 else thing

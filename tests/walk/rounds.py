@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from onitscluster import server_on
 from server import Server
 
 from .judge import Picture, is_placed, judge
-from .objects import OF, Thing, draw
+from .objects import GROUP, OF, Thing, draw
 
 NODES = 4
 OPERATORS = ("jobset", "training")
@@ -48,6 +49,7 @@ class Walk:
         self.users = [f"{user}-{seed}" for user in USERS]
         self.things: list[Thing] = []
         self.story: list[str] = []
+        self._finished: dict[str, tuple[str, str]] = {}  #: uid of a pod that was told to succeed → what it is of
         self._number = 0
         for user in self.users:
             self._make_namespace(user)
@@ -111,6 +113,7 @@ class Walk:
         pod = self._any_pod(is_placed)
         if pod is None:
             return "no pod to finish"
+        self._finished[pod["metadata"]["uid"]] = _whose(pod)
         self.api.patch(_address(pod), {"metadata": {"annotations": {SUCCEED: "0s"}}})
         return f"finish {_address(pod)}"
 
@@ -118,8 +121,10 @@ class Walk:
         pod = self._any_pod()
         if pod is None:
             return "no pod to label"
-        self.api.patch(_address(pod), {"metadata": {"labels": {"colour": self.lots.choice("rgb")}}})
-        return f"label {_address(pod)}"
+        label = self.lots.choice(("colour", GROUP)) if GROUP in (pod["metadata"].get("labels") or {}) else "colour"
+        value = self.lots.choice("rgb")  # of a group: it is of another one from now on
+        self.api.patch(_address(pod), {"metadata": {"labels": {label: value}}})
+        return f"label {_address(pod)} {label}={value}"
 
     def scale(self) -> str:
         thing = self._any("Deployment", "StatefulSet")
@@ -169,6 +174,8 @@ class Walk:
     # -- how -----------------------------------------------------------------------------------------------------------
 
     def _create(self, thing: Thing) -> None:
+        whose = thing.namespace, thing.name
+        self._finished = {uid: one for uid, one in self._finished.items() if one != whose}
         if thing not in self.things:
             self.things.append(thing)
         for document in thing.documents:
@@ -233,12 +240,17 @@ class Walk:
         return judge(Picture(self._pods(), self._nodes(), offered, jobs, self.things))
 
     def _drop_what_has_ended(self) -> None:
-        """What has been deleted one by one, or has succeeded, is not the users' any more."""
+        """What has been deleted one by one, or has succeeded, is not the users' any more. Of plain pods those that had
+        succeeded before they were deleted still count for their gang: nobody makes others."""
         there = {thing.name for thing in self.things if self._is_there(thing)}
         self.things = [thing for thing in self.things if thing.name in there]
-        for thing in self.things:
-            if thing.kind == "Pods" and len(self._pods_of(thing)) < thing.least:
-                self.things[self.things.index(thing)] = replace(thing, least=1)
+        pods = self._pods()
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        gone = Counter(whose for uid, whose in self._finished.items() if uid not in uids)
+        self.things = [
+            replace(thing, done=gone[thing.namespace, thing.name]) if thing.kind == "Pods" else thing
+            for thing in self.things
+        ]
 
     def settle(self) -> list[str]:
         """Until nobody has anything to say twice in a row; what is still said when patience ends."""
@@ -269,6 +281,11 @@ class Walk:
         problems = self.settle()
         left = [job for job in self.server.jobs() if job["user"] in self.users and job["ended_at"] is None]
         return problems + [f"job {job['id']} ({job['name']}) is {job['state']} and has no pods" for job in left]
+
+
+def _whose(pod: Document) -> tuple[str, str]:
+    """The namespace and name of the thing that it is of."""
+    return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(OF, "")
 
 
 def _address(pod: Document) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,11 @@ from cluster.cluster import Cluster
 from cluster.starting import started
 from onitscluster import module_server
 from server import Server
+from swell.model.member_loss import ON_MEMBER_LOST
 
 from .judge import Picture, judge
-from .objects import OF, gang, group
+from .objects import GROUP as LABEL
+from .objects import OF, draw, gang, group
 from .rounds import NODES, OPERATORS, play
 
 SEEDS = (1, 2)  # `make soak` plays a hundred
@@ -69,9 +72,17 @@ def both(*, on: str = "") -> tuple[dict[str, Any], ...]:
     return tuple(pod(f"gang-1-{rank}", "gang-1", on=on) for rank in range(2))
 
 
+def given_away(pod: dict[str, Any]) -> dict[str, Any]:
+    metadata = pod["metadata"]
+    return {**pod, "metadata": {**metadata, "labels": {**metadata["labels"], LABEL: "another"}}}
+
+
 QUIET = Picture(both(on="a"), (node("a"),), (offered(*(1,) * 8),), (job("running"),), (GANG,))
 WAITING = Picture(both(), (node("a"),), (offered(),), (job("queued"),), (GANG,))
 WIDER = {**job("queued", name="gang-2", tasks=3), "id": 2}
+GIVEN_AWAY = given_away(both()[1])
+ANOTHER = job("queued", name="another", tasks=1)
+DONE_BEFORE = replace(GANG, done=1)
 DONE = pod("gang-1-1", "gang-1", on="a", phase="Succeeded")
 
 
@@ -99,6 +110,31 @@ DONE = pod("gang-1-1", "gang-1", on="a", phase="Succeeded")
             "one of a gang has succeeded",
             replace(QUIET, pods=(both(on="a")[0], DONE), offered=(offered(*(1,) * 4),)),
             [],
+        ),
+        (
+            "one of a gang of plain pods was deleted, and the other runs on",
+            replace(QUIET, pods=(pod("gang-1-0", "gang-1", on="a"),), offered=(offered(*(1,) * 4),), jobs=()),
+            ["Pods anna/gang-1: 1 pods run, and 2 must"],
+        ),
+        (
+            "one of a gang had succeeded before it was deleted",
+            replace(QUIET, pods=both(on="a")[:1], offered=(offered(*(1,) * 4),), things=(DONE_BEFORE,)),
+            [],
+        ),
+        (
+            "a pod was given to another group, so that its gang is not complete",
+            replace(WAITING, pods=(both()[0], GIVEN_AWAY), jobs=()),
+            [],
+        ),
+        (
+            "the other group waits for room",
+            replace(WAITING, pods=(*both(on="a"), GIVEN_AWAY), offered=(offered(*(1,) * 8),), jobs=(ANOTHER,)),
+            [],
+        ),
+        (
+            "the other group waits in front of free room",
+            replace(WAITING, pods=(both()[0], GIVEN_AWAY), jobs=(ANOTHER,)),
+            ["job 1 (anna/another, WaitingForRoom) waits (1 pods of 4 GPUs), and free is {'a': 8}"],
         ),
         (
             "a job waits in front of free room",
@@ -135,3 +171,16 @@ DONE = pod("gang-1-1", "gang-1", on="a", phase="Succeeded")
 )
 def test_the_judge_says_what_is_wrong_and_nothing_else(what: str, picture: Picture, said: list[str]) -> None:
     assert judge(picture) == said, what
+
+
+def test_groups_say_now_and_then_what_becomes_of_them_when_a_pod_is_lost() -> None:
+    drawn = [draw(random.Random(seed), "anna", seed) for seed in range(200)]
+    told = {
+        (thing.kind, of_pods["metadata"].get("annotations", {}).get(ON_MEMBER_LOST))
+        for thing in drawn
+        if thing.kind in ("Pods", "StatefulSet")
+        for document in thing.documents
+        for of_pods in [document["spec"].get("template", document)]
+    }
+    plain = {("Pods", loss) for loss in (None, "restart", "go-on")}
+    assert told == plain | {("StatefulSet", loss) for loss in (None, "restart", "wait", "go-on")}

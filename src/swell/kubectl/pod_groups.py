@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from swell.engines.kubernetes.client.api_client import ApiClient
 from swell.engines.kubernetes.objects.kinds import KINDS
+from swell.engines.kubernetes.objects.pod_group_name import LWS_NAME, LWS_WORKER
 from swell.engines.kubernetes.watch.cluster import Cluster
 from swell.engines.kubernetes.watch.observed_objects import (
     JOBSET_NAME,
@@ -112,7 +113,9 @@ class PodGroups:
         if size is not None and ahead and len(placed) < size:
             return GroupStart((), _after(group, ahead), size)
         if not is_whole or is_old:  # one that came since `pods` were looked for would be left alone
-            return GroupStart((), _incomplete(group, size, len(placed) + len(waiting)), size)
+            is_still = self._now() - max(pod.created_at for pod in pods) >= SETTLED_S
+            hint = _hint(waiting) if is_still and not is_whole and living == waiting else ""
+            return GroupStart((), _incomplete(group, size, len(placed) + len(waiting)) + hint, size)
         if size is None:
             return GroupStart((tuple(pods),))
         if len(placed) >= size:
@@ -126,6 +129,25 @@ class PodGroups:
 def _incomplete(group: PodGroup, size: int | None, there: int) -> str:
     of = "" if size is None else f" of {size}"
     return f"{there}{of} pods of the group {group.name!r} are there; they start together when it is whole"
+
+
+ONE_BY_ONE = (
+    "; StatefulSet {!r} makes the next pod only when this one is ready, unless it has podManagementPolicy: Parallel: "
+    "delete it and create it again with that"
+)
+LEADER_FIRST = (
+    "; LeaderWorkerSet {!r} makes the workers only when the leader is ready if it has startupPolicy: LeaderReady: "
+    "write startupPolicy: LeaderCreated"
+)
+
+
+def _hint(waiting: Sequence[PodSeen]) -> str:
+    """What to change where whoever makes the pods waits for the first to be ready, which waits for the others."""
+    labels = [((pod.document or {}).get("metadata") or {}).get("labels") or {} for pod in waiting]
+    if len(labels) == 1 and labels[0].get(LWS_WORKER) == "0":
+        return LEADER_FIRST.format(labels[0].get(LWS_NAME, ""))
+    sets = [pod.owner.name for pod in waiting if pod.owner is not None and pod.owner.kind == "StatefulSet"]
+    return ONE_BY_ONE.format(sets[0]) if sets and len(sets) == len(set(sets)) else ""
 
 
 def _after(group: PodGroup, count: int) -> str:

@@ -29,7 +29,7 @@ from swell.engines.kubernetes.objects.objects import (
 from swell.engines.kubernetes.objects.pod_template import fill_pod
 from swell.engines.kubernetes.watch.cluster import Cluster
 from swell.engines.kubernetes.watch.observed_objects import labelled_job
-from swell.engines.kubernetes.watch.quotas import gang_demand, is_full_now, is_too_small, refusal_of_gang
+from swell.engines.kubernetes.watch.quotas import is_full_now, is_too_small, refusal_of_gang
 from swell.engines.kubernetes.watch.volumes import Choice, Volumes, with_volumes
 from swell.errors import Conflict, NotFound, Rejected
 from swell.manifests import Manifest, is_native, native_objects, object_name
@@ -168,9 +168,9 @@ class ClusterObjects:
     def _refuse_gang(self, manifest: Manifest) -> None:
         """Each of its pods may fit into a quota that never holds all of them."""
         pods = [document["spec"] for resource, document in self._trials(manifest) if resource == PODS]
-        demand = gang_demand(zip(pods, (size.tasks for size in sizes(manifest.spec)), strict=False))
+        sized = list(zip(pods, (size.tasks for size in sizes(manifest.spec)), strict=False))
         quotas = self._port.list(Selection(QUOTAS, self._object_kind(manifest).namespace)).items
-        if said := refusal_of_gang(quotas, demand, is_empty=True):
+        if said := refusal_of_gang(quotas, sized, is_empty=True):
             raise Rejected(f"its tasks start together or not at all, and together they {said}; {TOO_SMALL}")
 
     def _refuse_taken(self, resource: Resource, manifest: Manifest, names: set[tuple[str, str, str]]) -> None:

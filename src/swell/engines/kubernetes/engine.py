@@ -98,6 +98,7 @@ class KubernetesEngine:
             is_active=lambda job: self._live_attempts.is_active(job) or not has_ended(job),
             runtime_class=reservations.runtime_class,
             on_behalf=on_behalf,
+            monotonic=monotonic,
         )
         self._cancelled_kept_s = cancelled_kept_s
         self._leftovers = Leftovers(port, self.cluster, store, is_over, where, has_ended, of_jobs)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 
+from swell.engines.kubernetes.attempt.gang_quotas import GangQuotas
 from swell.engines.kubernetes.attempt.steps import (
     AskBudgets,
     BindPod,
@@ -32,7 +34,6 @@ from swell.engines.kubernetes.client.resources import (
     BUDGETS,
     CLAIMS,
     PODS,
-    QUOTAS,
     SECRETS,
     SERVICES,
     STORAGE_CLASSES,
@@ -62,9 +63,8 @@ from swell.engines.kubernetes.watch.observed_objects import (
     PodSeen,
     labelled_job,
 )
-from swell.engines.kubernetes.watch.quotas import gang_demand, refusal_of_gang
 from swell.engines.kubernetes.watch.unreadable import STORE, readable
-from swell.errors import Conflict, NotFound, Rejected, SwellError
+from swell.errors import Conflict, NotFound, SwellError
 from swell.model.job import AttemptId
 from swell.model.shared_volume import claim_of, render_claim
 from swell.model.task_environment import DEFAULTS, attempt_variables, rank_variables
@@ -87,6 +87,7 @@ class ApiCalls:
         is_active: Callable[[int], bool],
         runtime_class: Callable[[], str | None],
         on_behalf: Callable[[Wanted], Headers] = lambda _: (),
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._port = port
         self._cluster = cluster
@@ -97,6 +98,7 @@ class ApiCalls:
         self._runtime_class = runtime_class  #: of pods that share a GPU
         #: In whose name its objects are made; raises where who submitted it may not create them any more.
         self._on_behalf = on_behalf
+        self._quotas = GangQuotas(port, monotonic)
 
     def do(self, step: Step, wanted: Wanted, seen: AttemptSeen, memory: AttemptMemory) -> None:
         self._check_rights(step, wanted, memory)
@@ -153,25 +155,22 @@ class ApiCalls:
         is_first_pod = isinstance(step, CreateObject) and step.rank is not None and not memory.created
         makes_pods = is_first_pod or isinstance(step, ResizeObject | ResumeObject)
         if makes_pods and not (wanted.is_array or seen.alive):
-            self._refuse_over_quota(wanted)
+            document = self.manifest(wanted)
+            namespace = self._places.namespace(document)
+            self._quotas.check(wanted.attempt, namespace, lambda: self._pods_of(wanted, document, namespace))
+        elif wanted.is_stopping or isinstance(step, BindPod):  # all of them are there when the first is bound
+            self._quotas.end(wanted.attempt)
 
-    def _refuse_over_quota(self, wanted: Wanted) -> None:
-        document = self.manifest(wanted)
-        namespace = self._places.namespace(document)
-        quotas = self._port.list(Selection(QUOTAS, namespace)).items
-        if not quotas:
-            return
+    def _pods_of(self, wanted: Wanted, document: Document, namespace: str) -> list[tuple[Document, int]]:
+        """What the pods of a gang will be specified as, and how many of each there will be."""
         filling = self._filling(wanted)
         if document["kind"] in POD_KINDS:
-            pods = [(make_pod(document, rank, wanted, filling)["spec"], 1) for rank in sorted(wanted.places)]
-        else:
-            kind, resource = self._cluster.served(document["kind"])
-            if "uid" in document["metadata"]:  # only a reference to what kubectl made
-                document = self._port.get(resource, document["metadata"]["name"], namespace)
-            templates = kind.templates(kind.fill(without_server_fields(document), filling))
-            pods = [(one["spec"], size.tasks) for one, size in zip(templates, filling.roles, strict=True)]
-        if said := refusal_of_gang(quotas, gang_demand(pods)):
-            raise Rejected(f"its {len(wanted.places)} pods start together or not at all, and together they {said}")
+            return [(make_pod(document, rank, wanted, filling)["spec"], 1) for rank in sorted(wanted.places)]
+        kind, resource = self._cluster.served(document["kind"])
+        if "uid" in document["metadata"]:  # only a reference to what kubectl made
+            document = self._port.get(resource, document["metadata"]["name"], namespace)
+        templates = kind.templates(kind.fill(without_server_fields(document), filling))
+        return [(one["spec"], size.tasks) for one, size in zip(templates, filling.roles, strict=True)]
 
     def _secret(self, wanted: Wanted) -> str:
         return f"swell-{self.store[:8]}-{wanted.attempt.job}"

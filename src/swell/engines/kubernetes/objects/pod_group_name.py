@@ -13,6 +13,7 @@ from swell.model.placement_fields import POD_GROUP
 
 LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 LWS_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+LWS_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"  # label of its pods: 0 is the leader
 LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"  # annotation of its pods: how many are in a group
 WORKLOAD = "workloadRef"  # field of a pod's specification
 SCHEDULING_GROUP = "schedulingGroup"

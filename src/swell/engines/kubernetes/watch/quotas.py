@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from swell.engines.kubernetes.client.api_client import ApiClient, Selection
 from swell.engines.kubernetes.client.documents import Document
@@ -12,6 +13,8 @@ from swell.engines.kubernetes.client.resources import QUOTAS
 from swell.engines.kubernetes.objects.amounts import pod_amounts, quantity
 from swell.engines.kubernetes.watch.unreadable import readable
 from swell.model.kubernetes_quantity import GPU, ONE
+
+Pods = Sequence[tuple[Document, int]]  # specifications of pods, and how many are made with each
 
 GPUS = f"requests.{GPU}"  # how a quota counts them; it knows no limits of extended resources
 #: The API server's own words: what was too much of what is asked for, used and limited.
@@ -37,7 +40,7 @@ PODS = ("pods", "count/pods")
 UNITS = {"memory": (ONE * 2**20, "Mi")}  #: how amounts are written; others as plain numbers
 
 
-def gang_demand(pods: Iterable[tuple[Document, int]]) -> dict[str, int]:
+def gang_demand(pods: Pods) -> dict[str, int]:
     """What pods with these specifications, so many of each, request together; by the words of quotas, in billionths."""
     found: Counter[str] = Counter()
     for spec, count in pods:
@@ -49,30 +52,65 @@ def gang_demand(pods: Iterable[tuple[Document, int]]) -> dict[str, int]:
     return dict(found)
 
 
-def refusal_of_gang(quotas: Iterable[Document], demand: Mapping[str, int], *, is_empty: bool = False) -> str:
+def refusal_of_gang(quotas: Iterable[Document], pods: Pods, others: Pods = (), *, is_empty: bool = False) -> str:
     """What the API server would say of the pods of a gang, made together; empty: they may be made.
 
-    Quotas with a scope are left to it: whether they count these pods it knows. `is_empty`: were nothing else there.
+    `others`: pods that it is about to count, of gangs that start just before. `is_empty`: were nothing else there.
     """
-    found = readable(quotas, lambda quota: _refusal(quota, demand, is_empty=is_empty))
+    found = readable(quotas, lambda quota: _refusal(quota, pods, others, is_empty=is_empty))
     return next((said for said in found if said), "")
 
 
-def _refusal(quota: Document, demand: Mapping[str, int], *, is_empty: bool) -> str:
+def _refusal(quota: Document, pods: Pods, others: Pods, *, is_empty: bool) -> str:
     spec, status = quota.get("spec") or {}, quota.get("status") or {}
-    if spec.get("scopes") or spec.get("scopeSelector"):
-        return ""
+    demand, before = (gang_demand([one for one in side if _counts(spec, one[0])]) for side in (pods, others))
     hard, used = status.get("hard") or spec.get("hard") or {}, {} if is_empty else status.get("used") or {}
-    over = [name for name in sorted(demand.keys() & hard.keys()) if _is_over(name, demand, hard, used)]
+    over = [name for name in sorted(demand.keys() & hard.keys()) if _is_over(name, demand, before, hard, used)]
     if not over:
         return ""
     requested = ",".join(f"{name}={_written(name, demand[name])}" for name in over)
     was, limited = (",".join(f"{name}={side.get(name, 0)}" for name in over) for side in (used, hard))
-    return f"exceeded quota: {quota['metadata']['name']}, requested: {requested}, used: {was}, limited: {limited}"
+    starting = [f"{name}={_written(name, before[name])}" for name in over if before.get(name)]
+    beside = f" (gangs that start at the same moment request {','.join(starting)})" if starting else ""
+    name = quota["metadata"]["name"]
+    return f"exceeded quota: {name}, requested: {requested}, used: {was}, limited: {limited}{beside}"
 
 
-def _is_over(name: str, demand: Mapping[str, int], hard: Document, used: Document) -> bool:
-    return demand[name] > 0 and demand[name] + quantity(used.get(name, 0)) > quantity(hard[name])
+def _counts(quota: Document, pod: Document) -> bool:
+    """Does a quota with this specification count a pod? Not where only the API server can tell: then it refuses it."""
+    named = [{"scopeName": name, "operator": "Exists"} for name in quota.get("scopes") or ()]
+    selected = (quota.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_is_in_scope(one, pod) for one in (*named, *selected))
+
+
+def _is_in_scope(scope: dict[str, Any], pod: Document) -> bool:
+    """A LimitRange may give a pod amounts that names none, and the cluster's default a class that names none."""
+    name, has_deadline = scope["scopeName"], pod.get("activeDeadlineSeconds") is not None
+    if name in ("Terminating", "NotTerminating"):
+        return has_deadline is (name == "Terminating")
+    if name == "NotBestEffort":
+        return _names_amounts(pod)
+    chosen = pod.get("priorityClassName")
+    if name != "PriorityClass" or not chosen:
+        return False
+    operator, values = scope["operator"], scope.get("values") or ()
+    return (
+        operator == "Exists"
+        or (operator == "In" and chosen in values)
+        or (operator == "NotIn" and chosen not in values)
+    )
+
+
+def _names_amounts(pod: Document) -> bool:
+    """Of CPUs or memory: such a pod is not of the class BestEffort."""
+    asking = [pod, *(pod.get("containers") or ()), *(pod.get("initContainers") or ())]
+    given = [(one.get("resources") or {}).get(side) or {} for one in asking for side in ("requests", "limits")]
+    return any(quantity(amounts.get(name, 0)) > 0 for amounts in given for name in ("cpu", "memory"))
+
+
+def _is_over(name: str, demand: Mapping[str, int], before: Mapping[str, int], hard: Document, used: Document) -> bool:
+    there = before.get(name, 0) + quantity(used.get(name, 0))
+    return demand[name] > 0 and demand[name] + there > quantity(hard[name])
 
 
 def _written(name: str, amount: int) -> str:
