@@ -136,7 +136,16 @@ def test_a_field_is_explained(shell: Shell) -> None:
     assert refused.stdout == ""
     indexed = shell.type("swell", "explain", "pod.spec.containers[0].env").stdout
     plain = shell.type("swell", "explain", "pod.spec.containers.env").stdout
-    assert indexed.splitlines()[2:] == plain.splitlines()[2:] == ["  name", "  value", "  valueFrom"]
+    assert (
+        indexed.splitlines()[2:]
+        == plain.splitlines()[2:]
+        == [
+            "Variables of the program.",
+            "  name       Name of the variable.",
+            "  value      Its value; $(NAME) is that of a variable before it.",
+            "  valueFrom  Where its value comes from, instead of value.",
+        ]
+    )
     named = shell.type("swell", "explain", "aichormanifest.spec.types.worker.count").stdout
     assert named.splitlines()[-1] == "Jobs of this type; 1 when left out."
     entries = shell.type("swell", "explain", "pod.spec").stdout

@@ -18,7 +18,7 @@ from swell.manifests.affinity import (
     POD_TERM,
     TOLERATION,
 )
-from swell.manifests.container import AMOUNTS, CONTAINER, FIELD_REF, RESOURCES, VARIABLE
+from swell.manifests.container import AMOUNTS, CONTAINER, FIELD_REF, KEY_REF, RESOURCES, VALUE_FROM, VARIABLE
 from swell.manifests.fields import Fields
 from swell.manifests.job import JOB
 from swell.manifests.jobset import COORDINATOR, DEPENDENCY, FAILURE, JOBSET, NETWORK, REPLICATED_JOB, STARTUP, SUCCESS
@@ -82,7 +82,9 @@ TABLES = {
     "Container: resources": RESOURCES,
     "Container: requests and limits": AMOUNTS,
     "Container: env": VARIABLE,
+    "Container: env, valueFrom": VALUE_FROM,
     "Container: env, valueFrom.fieldRef": FIELD_REF,
+    "Container: env, valueFrom.secretKeyRef and configMapKeyRef": KEY_REF,
     "Job": JOB,
     "Job: podFailurePolicy": exit_rules.POD_FAILURE_POLICY,
     "Job: one of podFailurePolicy.rules": exit_rules.POD_RULE,

@@ -18,13 +18,12 @@ from swell.manifests import Context, read_manifests
 from swell.manifests.writers import TARGETS, render
 from swell.model.job import JobSpec
 
-from .test_hostile import CLUSTER, CONTEXT, DOCUMENTS, NONSENSE, ON_CLUSTER, places, with_nonsense
+from .test_hostile import ALL, CONTEXT, NONSENSE, PLACES, places, with_nonsense
 
 MESSAGE_MAX = 1500
 SCRIPT = (
     "#!/bin/bash\n#SBATCH --ntasks=2 -c 4\n#SBATCH --gres=gpu:2\n#SBATCH --array=0-9%2\n#SBATCH --time=1:00\nsrun x\n"
 )
-KINDS = [*((kind, CONTEXT) for kind in DOCUMENTS), *((kind, CLUSTER) for kind in ON_CLUSTER)]
 ANY = st.sampled_from(NONSENSE) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -54,10 +53,10 @@ def _render(spec: JobSpec, target: str) -> None:
         assert target == "kubernetes"
 
 
-@pytest.mark.parametrize(("kind", "context"), KINDS)
+@pytest.mark.parametrize(("kind", "context"), PLACES)
 @given(data=st.data())
 def test_a_document_that_is_broken_in_several_places_is_read_or_refused(kind, context, data):
-    document = ON_CLUSTER[kind]
+    document = ALL[kind]
     for _ in range(data.draw(st.integers(1, 4))):
         paths = list(places(document))
         if paths:
@@ -77,10 +76,10 @@ def broken(text: str, data: st.DataObject) -> str:
     return text
 
 
-@pytest.mark.parametrize(("kind", "context"), KINDS)
+@pytest.mark.parametrize(("kind", "context"), PLACES)
 @given(data=st.data())
 def test_a_text_that_is_broken_in_several_places_is_read_or_refused(kind, context, data):
-    text = yaml.safe_dump(ON_CLUSTER[kind], allow_unicode=True)
+    text = yaml.safe_dump(ALL[kind], allow_unicode=True)
     assert answer(broken(text, data), context) == ""
 
 

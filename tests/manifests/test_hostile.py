@@ -21,6 +21,7 @@ from swell.model.job import JobSpec
 from .kubernetes import CONTEXT, container, gpus, job, jobset, pod, pytorchjob, replicas, replicated, template
 
 CLUSTER = replace(CONTEXT, on_cluster=True)
+MACHINE = replace(CONTEXT, variables=frozenset({"HF_TOKEN", "KEY"}))
 FULL = container(
     args=["--x"],
     env=[{"name": "A", "value": "b"}, {"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
@@ -43,7 +44,51 @@ PLACED = pod(
     },
     priorityClassName="high",
 )
+GPUS = {"accelerators": {"gpu": {"count": 1, "type": "gpu", "product": "A100"}}}
+
+
+def aichor(operator: str, *types: str) -> dict[str, Any]:
+    """With all that is around the types."""
+    return {
+        "apiVersion": "0.2.2",
+        "kind": "AIchorManifest",
+        "name": "exp",
+        "builder": {
+            "image": "i",
+            "dockerfile": "Dockerfile",
+            "context": ".",
+            "buildArgs": {"A": "b"},
+            "registry": "r",
+            "target": "run",
+            "skipBuild": {"enabled": False, "experimentID": "7", "failIfNotFound": False},
+        },
+        "clone": {"depth": 1, "includeDotGit": False, "submodules": "true"},
+        "spec": {
+            "operator": operator,
+            "image": "i",
+            "command": ["a", "b"],
+            "env": {"A": "$(B)"},
+            "timeout": "90m",
+            "restartPolicy": {"backoffLimit": 1},
+            "rayVersion": "2.9",
+            "tensorboard": {"enabled": True},
+            "storage": {
+                "sharedVolume": {
+                    "mountPoint": "/mnt/shared",
+                    "sizeGB": 2.5,
+                    "storageClass": "fast",
+                    "accessMode": "ReadWriteOnce",
+                }
+            },
+            "types": {name: {"count": 1, "resources": {"cpus": 0.5, "memory": 2, **GPUS}} for name in types},
+        },
+    }
+
+
 DOCUMENTS = {
+    "AIchor pytorch": aichor("pytorch", "Master", "worker"),
+    "AIchor jax": aichor("jax", "Worker"),
+    "AIchor xgboost": aichor("xgboost", "master", "Worker"),
     "Placed": PLACED,
     "Pod": pod(FULL, metadata={"name": "a", "annotations": NOTED}, restartPolicy="Never", priority=1),
     "Job": job(FULL, annotations=NOTED, completions=1, parallelism=1, completionMode="Indexed", backoffLimit=2),
@@ -193,7 +238,71 @@ ON_CLUSTER = {
         },
     },
 }
-PLACES = [(kind, CONTEXT) for kind in DOCUMENTS] + [(kind, CLUSTER) for kind in ON_CLUSTER]
+
+
+def own(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": spec}
+
+
+ROLES = [
+    {"name": "reader", "command": ["read"], "cpus": "0.5", "cpuLimit": 2, "memory": "1GiB", "env": {"A": "b"}},
+    {
+        "name": "trainer",
+        "command": ["train", "$(A)"],
+        "tasks": 2,
+        "gpus": "1..4",
+        "gpuMemory": "6GiB",
+        "exclusive": True,
+    },
+]
+VOLUMES = [
+    {"claim": "data", "folder": "/srv/data", "path": "/data", "readOnly": True},
+    {"nfs": "files:/export", "folder": "/mnt/files", "path": "/nfs"},
+]
+#: in our own notation, and with fields that a cluster refuses
+ON_A_MACHINE = {
+    "Own roles": own(
+        roles=ROLES,
+        priority=3,
+        time="2-0",
+        grace="45",
+        epochs=10,
+        hours=2.5,
+        resize="either",
+        retries=2,
+        after=[12, {"job": "13", "on": "end"}, "14:end"],
+        notify="mail -s done ann",
+        notifyOn="error",
+        utilizationPolicy={"minGpuUtilization": 10, "window": "30m"},
+        nodeSelector={"swell.dev/pool": "a"},
+        tolerations=[{"key": "gpu", "operator": "Exists"}],
+        secrets=["HF_TOKEN"],
+        tensorboard="runs",
+        checkpoints="/c",
+    ),
+    "Own range": own(command=["python", "a"], launcher="torchrun", tasks="2..8", gpus=1, after="12:end", workdir="w"),
+    "Own share": own(command=["a"], gpuMemory="6GiB", onOverrun="yield", notify="https://example.org/hook"),
+    "Own image": own(
+        command=["a"],
+        image="i",
+        mounts=["/data:/in:ro"],
+        ports=["8888:80"],
+        shm="1GiB",
+        volumes=VOLUMES,
+        secrets=[{"name": "KEY", "secret": "hub", "key": "token"}],
+    ),
+    "Own files": own(
+        command=["a"],
+        array="0-9%2",
+        uploaded="0" * 64,
+        inputs=[{"url": "https://example.org/a.csv", "to": "data/a.csv", "sha256": "1" * 64}, "https://example.org/b"],
+        outputs=["results/", "*.txt"],
+        workdir="src",
+    ),
+}
+ALL = {**ON_CLUSTER, **ON_A_MACHINE}
+LOCAL = (*DOCUMENTS, *ON_A_MACHINE)
+PLACES = [(kind, MACHINE) for kind in LOCAL] + [(kind, CLUSTER) for kind in ON_CLUSTER]
 NONSENSE: list[Any] = [
     *[None, True, False, 0, 1, -1, 1.5, 10**40, -(10**40), float("inf"), float("nan")],
     *["", " ", "0", "-1", "0.5", "1e400", "9" * 400, "\0", "\ud800", "$(A)", "x" * 10_000, "../../etc/passwd"],
@@ -239,18 +348,18 @@ def what_is_wrong(document: dict[str, Any], context: Context) -> str:
 
 @pytest.mark.parametrize(("kind", "context"), PLACES)
 def test_the_documents_are_good_as_long_as_nobody_breaks_them(kind, context):
-    assert what_is_wrong(ON_CLUSTER[kind], context) == ""
-    assert read_document(ON_CLUSTER[kind], context).roles
+    assert what_is_wrong(ALL[kind], context) == ""
+    assert read_document(ALL[kind], context).roles
 
 
 @pytest.mark.parametrize(("kind", "context"), PLACES)
 def test_nonsense_in_any_place_is_read_or_refused(kind, context):
-    for path in places(ON_CLUSTER[kind]):
+    for path in places(ALL[kind]):
         for value in NONSENSE:
-            assert what_is_wrong(with_nonsense(ON_CLUSTER[kind], path, value), context) == ""
+            assert what_is_wrong(with_nonsense(ALL[kind], path, value), context) == ""
 
 
-@pytest.mark.parametrize("kind", DOCUMENTS)
+@pytest.mark.parametrize("kind", LOCAL)
 def test_a_field_nobody_knows_is_refused_in_any_place_that_is_looked_at(kind):
     free = {
         "annotations",
@@ -260,14 +369,15 @@ def test_a_field_nobody_knows_is_refused_in_any_place_that_is_looked_at(kind):
         "env",
         "environment",
         "extraSelectors",
+        "buildArgs",
     }  # anybody's names are good there
-    for path in places(DOCUMENTS[kind]):
-        inner: Any = DOCUMENTS[kind]
+    for path in places(ALL[kind]):
+        inner: Any = ALL[kind]
         for key in path:
             inner = inner[key]
         if isinstance(inner, dict) and path[-1] not in free:
             with pytest.raises(Rejected):
-                read_document(with_nonsense(DOCUMENTS[kind], path, {**inner, "frobnicate": 1}), CONTEXT)
+                read_document(with_nonsense(ALL[kind], path, {**inner, "frobnicate": 1}), MACHINE)
 
 
 ANY = st.recursive(
@@ -280,7 +390,7 @@ ANY = st.recursive(
 @given(st.sampled_from(PLACES), st.data())
 def test_random_values_in_random_places_are_read_or_refused(place, data):
     kind, context = place
-    document = ON_CLUSTER[kind]
+    document = ALL[kind]
     for path in data.draw(st.lists(st.sampled_from(list(places(document))), min_size=1, max_size=3)):
         try:
             document = with_nonsense(document, path, data.draw(ANY))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,15 @@ import pytest
 import yaml
 
 from swell.errors import Rejected
-from swell.manifests.aichor import MANIFEST
-from swell.manifests.image_build import BUILDER, SKIP
+from swell.manifests.fields import Fields
+from swell.manifests.metadata import OBJECT
 from swell.manifests.native import SPEC
 from swell.manifests.origins import find_origins
-from swell.manifests.schema import AICHOR_FIELDS, SPECS, DocumentShape, describe_kind, find_described
+from swell.manifests.schema import AICHOR_SHAPE, METADATA, SPECS, DocumentShape, describe_kind, find_described
 from swell.manifests.yaml_text import parse_documents
-from swell.model.kind import AICHOR, JOB, KINDS, NATIVE_JOB, find_kind
+from swell.model.kind import AICHOR, JOB, JOBSET, KINDS, NATIVE_JOB, POD, find_kind
+
+from .test_examples import TABLES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(
@@ -61,20 +64,57 @@ def test_our_own_schema_describes_every_field():
     assert all(one["description"] for one in properties.values())
 
 
-def fields_with_effect(shape: DocumentShape, above: str = "") -> list[str]:
-    found = [f"{above}{name}" for name in shape.fields.used]
-    inner = [fields_with_effect(one, f"{above}{name}.") for name, one in shape.inner.items()]
-    return [*found, *(path for paths in inner for path in paths)]
+def properties(schema: dict[str, Any], above: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of a schema, by its path."""
+    for name, one in schema.get("properties", {}).items():
+        yield f"{above}{name}", one
+        yield from properties(one, f"{above}{name}.")
+    for more in (schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(more, dict):
+            yield from properties(more, above)
 
 
-def test_every_field_of_an_aichor_manifest_that_has_an_effect_is_described():
-    builder = DocumentShape(BUILDER, {"skipBuild": DocumentShape(SKIP)})
-    manifest = DocumentShape(MANIFEST, {"builder": builder, "spec": SPECS[AICHOR[0]]})
-    described = {*AICHOR_FIELDS, "apiVersion", "kind", "spec"}
-    assert set(fields_with_effect(manifest)) - {"spec.types.resources.accelerators.gpu"} <= described
-    assert set(AICHOR_FIELDS) <= set(fields_with_effect(manifest))
-    schema = describe_kind(AICHOR[0])["properties"]["spec"]["properties"]["types"]["additionalProperties"]
-    assert schema["properties"]["count"]["description"] == "Jobs of this type; 1 when left out."
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_every_field_that_has_an_effect_has_a_type_and_is_described(kind):
+    """Most fields of foreign documents had neither: `swell explain pod.spec.containers.env` listed three names."""
+    found = {path: one for path, one in properties(describe_kind(kind)) if "const" not in one}
+    assert len(found) > len(KINDS)
+    idle = ("Has no effect", "Refused: ")
+    assert [path for path, one in found.items() if not one.get("description", "").strip().endswith(".")] == []
+    assert [path for path, one in found.items() if "type" not in one and not one["description"].startswith(idle)] == []
+
+
+def tables(shape: DocumentShape) -> list[Fields]:
+    return [shape.fields, *(fields for one in shape.inner.values() for fields in tables(one))]
+
+
+def test_every_table_that_a_reader_checks_with_is_in_the_schema_of_a_kind():
+    """The fields of `dependsOn`, `podFailurePolicy`, `accelerators.gpu` and others were not explained."""
+    found = [fields for shape in (AICHOR_SHAPE, METADATA, *SPECS.values()) for fields in tables(shape)]
+    assert [name for name, fields in TABLES.items() if fields is not OBJECT and fields not in found] == []
+
+
+@pytest.mark.parametrize("shape", [AICHOR_SHAPE, METADATA, *SPECS.values()])
+def test_what_is_said_of_fields_is_of_fields_that_there_are(shape):
+    def strange(one: DocumentShape) -> list[str]:
+        found = sorted(one.words.keys() ^ set(one.fields.used))
+        return [*found, *(name for inner in one.inner.values() for name in strange(inner))]
+
+    assert strange(shape) == []
+
+
+def test_inner_fields_of_foreign_kinds_are_explained():
+    found = dict(properties(describe_kind(AICHOR[0])))
+    assert found["spec.types.resources.accelerators.gpu.count"] == {
+        "type": ["string", "number"],
+        "description": "How many; none when left out.",
+    }
+    assert found["spec.storage.attachExistingPVCs"]["type"] == "array"
+    assert found["spec.types.count"]["description"] == "Jobs of this type; 1 when left out."
+    of_pod = dict(properties(describe_kind(POD)))
+    assert of_pod["spec.containers.env.valueFrom.fieldRef.fieldPath"]["type"] == "string"
+    of_set = dict(properties(describe_kind(JOBSET)))
+    assert of_set["spec.replicatedJobs.dependsOn.status"]["description"].startswith("Ready")
 
 
 def test_a_kind_is_found_by_its_name_in_any_case_or_by_its_version():

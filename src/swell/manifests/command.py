@@ -120,7 +120,7 @@ def _secret(entry: object, where: str) -> Secret:
             f"{where} must be a variable's name, as in HF_TOKEN, or {{name: HF_TOKEN, secret: hub, key: token}}, "
             f"but is {describe(entry)}"
         )
-    refuse_unknown(entry, SECRET, where)
+    refuse_unknown(take_mapping(entry, where), SECRET, where)
     name = take_text(entry.get("name"), f"{where}.name")
     _check_name(name, where)
     secret, key = entry.get("secret"), entry.get("key")

@@ -60,6 +60,10 @@ FIELD_REF = Fields(used=("fieldPath",), idle=("apiVersion",))
 KEY_REF = Fields(used=("name", "key", "optional"))
 #: Where a variable may come from that only a cluster has: here the caller's own environment takes its place.
 KEPT_IN_CLUSTERS = {"secretKeyRef": "Secret", "configMapKeyRef": "ConfigMap"}
+VALUE_FROM = Fields(
+    used=("fieldRef", *KEPT_IN_CLUSTERS),
+    refused=dict.fromkeys(("resourceFieldRef", "fileKeyRef"), "is known to a kubelet only; write a value"),
+)
 RESOURCES = Fields(
     used=("requests", "limits"),
     refused={"claims": f"asks for devices by claim, which this machine does not have; ask for {GPU}"},

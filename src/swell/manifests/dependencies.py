@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from swell.errors import NotFound, Rejected
 from swell.manifests.context import Context
-from swell.manifests.fields import describe, inside, refuse_unknown, shorten, take_choice
+from swell.manifests.fields import describe, inside, refuse_unknown, shorten, take_choice, take_mapping
 from swell.model.job import After, JobId
 
 ON = ("success", "end")
@@ -63,7 +63,7 @@ def read_after(value: object, context: Context) -> tuple[After, ...]:
 
 def _read_one(entry: object, context: Context) -> After:
     if isinstance(entry, dict):
-        refuse_unknown(entry, ("job", "on"), "after")
+        refuse_unknown(take_mapping(entry, "after"), ("job", "on"), "after")
         job, on = entry.get("job"), entry.get("on", "success")
     elif isinstance(entry, str) and ":" in entry:
         job, _, on = entry.rpartition(":")

@@ -15,6 +15,8 @@ from swell.manifests import (
     affinity,
     aichor,
     container,
+    exit_rules,
+    field_words,
     image_build,
     job,
     jobset,
@@ -26,9 +28,11 @@ from swell.manifests import (
     trainjob,
 )
 from swell.manifests import pytorchjob as pytorch
+from swell.manifests.field_words import Words
 from swell.manifests.fields import Fields, did_you_mean
 from swell.manifests.native_roles import ROLE
 from swell.model.kind import AICHOR, JOB, JOBSET, KINDS, MINICLUSTERS, MPIJOB, POD, PYTORCHJOB, TRAINJOB, ManifestKind
+from swell.model.placement_fields import REQUIRED
 
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 #: of our own notation: type of the value in a schema, and what it means
@@ -93,7 +97,7 @@ TYPES: dict[str, dict[str, Any]] = {
     "words": {"type": "array", "items": {"type": ["string", "number"]}},
     "list": {"type": "array"},
     "map": {"type": "object"},
-    "any": {},
+    "any": {"type": ["string", "number", "array", "object"]},
 }
 
 
@@ -102,90 +106,150 @@ class DocumentShape:
     """A mapping of a document, with the mappings inside of it."""
 
     fields: Fields
+    words: Words
     inner: dict[str, DocumentShape] = field(default_factory=dict)
     is_list: bool = False  #: a list of such mappings
     is_named: bool = False  #: a mapping of anybody's names to such mappings
 
 
-CONTAINER = DocumentShape(
-    container.CONTAINER,
-    {
-        "env": DocumentShape(container.VARIABLE, is_list=True),
-        "resources": DocumentShape(
-            container.RESOURCES,
-            {"requests": DocumentShape(container.AMOUNTS), "limits": DocumentShape(container.AMOUNTS)},
-        ),
-    },
-    is_list=True,
+def _one(fields: Fields, words: Words, **inner: DocumentShape) -> DocumentShape:
+    return DocumentShape(fields, words, inner)
+
+
+def _listed(fields: Fields, words: Words, **inner: DocumentShape) -> DocumentShape:
+    return DocumentShape(fields, words, inner, is_list=True)
+
+
+AMOUNTS = _one(container.AMOUNTS, field_words.AMOUNTS)
+RESOURCES = _one(container.RESOURCES, field_words.RESOURCES, requests=AMOUNTS, limits=AMOUNTS)
+KEY_REF = _one(container.KEY_REF, field_words.KEY_REF)
+VARIABLES = _listed(
+    container.VARIABLE,
+    field_words.VARIABLE,
+    valueFrom=_one(
+        container.VALUE_FROM,
+        field_words.VALUE_FROM,
+        fieldRef=_one(container.FIELD_REF, field_words.FIELD_REF),
+        secretKeyRef=KEY_REF,
+        configMapKeyRef=KEY_REF,
+    ),
 )
-POD_SPEC = {"containers": CONTAINER, "tolerations": DocumentShape(affinity.TOLERATION, is_list=True)}
-POD_SHAPE = DocumentShape(podspec.POD, POD_SPEC)
-TEMPLATE = DocumentShape(podspec.TEMPLATE, {"metadata": DocumentShape(metadata.METADATA), "spec": POD_SHAPE})
-JOB_SHAPE = DocumentShape(job.JOB, {"template": TEMPLATE})
-MPI_REPLICA = DocumentShape(mpijob.REPLICA, {"template": TEMPLATE})
-TORCH_REPLICA = DocumentShape(pytorch.REPLICA, {"template": TEMPLATE})
-REPLICATED = DocumentShape(
-    jobset.REPLICATED_JOB, {"template": DocumentShape(podspec.TEMPLATE, {"spec": JOB_SHAPE})}, is_list=True
+EXPRESSIONS = _listed(affinity.EXPRESSION, field_words.EXPRESSION)
+LABEL_SELECTOR = _one(affinity.LABEL_SELECTOR, field_words.LABEL_SELECTOR, matchExpressions=EXPRESSIONS)
+NODE_TERMS = _listed(affinity.NODE_TERM, field_words.NODE_TERM, matchExpressions=EXPRESSIONS, matchFields=EXPRESSIONS)
+NODE_SELECTOR = _one(affinity.NODE_SELECTOR, field_words.NODE_SELECTOR, nodeSelectorTerms=NODE_TERMS)
+POD_TERMS = _listed(
+    affinity.POD_TERM, field_words.POD_TERM, labelSelector=LABEL_SELECTOR, namespaceSelector=LABEL_SELECTOR
+)
+ABOUT_NODES, ABOUT_PODS = (
+    DocumentShape(affinity.KIND, field_words.KIND_OF_AFFINITY, {REQUIRED: one}) for one in (NODE_SELECTOR, POD_TERMS)
+)
+POD_SHAPE = _one(
+    podspec.POD,
+    field_words.POD,
+    containers=_listed(container.CONTAINER, field_words.CONTAINER, env=VARIABLES, resources=RESOURCES),
+    tolerations=_listed(affinity.TOLERATION, field_words.TOLERATION),
+    affinity=_one(
+        affinity.AFFINITY,
+        field_words.AFFINITY,
+        nodeAffinity=ABOUT_NODES,
+        podAffinity=ABOUT_PODS,
+        podAntiAffinity=ABOUT_PODS,
+    ),
+)
+METADATA = _one(metadata.METADATA, field_words.METADATA)
+TEMPLATE = _one(podspec.TEMPLATE, field_words.TEMPLATE, metadata=METADATA, spec=POD_SHAPE)
+POD_RULES = _listed(
+    exit_rules.POD_RULE,
+    field_words.POD_RULE,
+    onExitCodes=_one(exit_rules.EXIT_CODES, field_words.EXIT_CODES),
+)
+JOB_SHAPE = _one(
+    job.JOB,
+    field_words.JOB,
+    template=TEMPLATE,
+    podFailurePolicy=_one(exit_rules.POD_FAILURE_POLICY, field_words.POD_FAILURE_POLICY, rules=POD_RULES),
+)
+TORCH_REPLICA = _one(pytorch.REPLICA, field_words.REPLICA, template=TEMPLATE)
+PYTORCHJOB_SHAPE = _one(
+    pytorch.PYTORCHJOB,
+    field_words.PYTORCHJOB,
+    pytorchReplicaSpecs=_one(
+        pytorch.REPLICA_TYPES, field_words.TORCH_TYPES, Master=TORCH_REPLICA, Worker=TORCH_REPLICA
+    ),
+    runPolicy=_one(pytorch.RUN_POLICY, field_words.RUN_POLICY),
+    elasticPolicy=_one(pytorch.ELASTIC, field_words.ELASTIC),
+)
+REPLICATED_JOBS = _listed(
+    jobset.REPLICATED_JOB,
+    field_words.REPLICATED_JOB,
+    template=_one(podspec.TEMPLATE, field_words.JOB_TEMPLATE, metadata=METADATA, spec=JOB_SHAPE),
+    dependsOn=_listed(jobset.DEPENDENCY, field_words.DEPENDENCY),
+)
+JOBSET_SHAPE = _one(
+    jobset.JOBSET,
+    field_words.JOBSET,
+    replicatedJobs=REPLICATED_JOBS,
+    successPolicy=_one(jobset.SUCCESS, field_words.SUCCESS),
+    failurePolicy=_one(jobset.FAILURE, field_words.FAILURE, rules=_listed(exit_rules.SET_RULE, field_words.SET_RULE)),
+    startupPolicy=_one(jobset.STARTUP, field_words.STARTUP),
+    coordinator=_one(jobset.COORDINATOR, field_words.COORDINATOR),
+    network=_one(jobset.NETWORK, {}),
+)
+MPI_REPLICA = _one(mpijob.REPLICA, field_words.REPLICA, template=TEMPLATE)
+MPIJOB_SHAPE = _one(
+    mpijob.MPIJOB,
+    field_words.MPIJOB,
+    mpiReplicaSpecs=_one(mpijob.REPLICA_TYPES, field_words.MPI_TYPES, Launcher=MPI_REPLICA, Worker=MPI_REPLICA),
+    runPolicy=_one(mpijob.RUN_POLICY, field_words.RUN_POLICY),
+)
+TRAINJOB_SHAPE = _one(
+    trainjob.TRAINJOB,
+    field_words.TRAINJOB,
+    runtimeRef=_one(trainjob.RUNTIME, field_words.RUNTIME),
+    trainer=_one(trainjob.TRAINER, field_words.TRAINER, env=VARIABLES, resourcesPerNode=RESOURCES),
+)
+MINICLUSTER_SHAPE = _one(
+    minicluster.MINICLUSTER,
+    field_words.MINICLUSTER,
+    containers=_listed(minicluster.CONTAINER, field_words.MINICLUSTER_CONTAINER, resources=RESOURCES),
+)
+ACCELERATORS = _one(aichor.ACCELERATORS, field_words.ACCELERATORS, gpu=_one(aichor.GPUS, field_words.AICHOR_GPU))
+AICHOR_RESOURCES = _one(
+    aichor.RESOURCES,
+    field_words.AICHOR_RESOURCES,
+    accelerators=ACCELERATORS,
+    extraTolerations=_listed(affinity.TOLERATION, field_words.TOLERATION),
+)
+AICHOR_TYPES = DocumentShape(aichor.TYPE, field_words.AICHOR_TYPE, {"resources": AICHOR_RESOURCES}, is_named=True)
+AICHOR_SHAPE = _one(
+    aichor.MANIFEST,
+    field_words.AICHOR,
+    builder=_one(image_build.BUILDER, field_words.BUILDER, skipBuild=_one(image_build.SKIP, field_words.SKIP_BUILD)),
+    clone=_one(aichor.CLONE, {}),
+    spec=_one(
+        aichor.SPEC,
+        field_words.AICHOR_SPEC,
+        types=AICHOR_TYPES,
+        tensorboard=_one(aichor.TENSORBOARD, field_words.TENSORBOARD),
+        storage=_one(
+            aichor.STORAGE,
+            field_words.STORAGE,
+            sharedVolume=_one(aichor.SHARED, field_words.SHARED_VOLUME),
+            attachExistingPVCs=_listed(aichor.PVC, field_words.EXISTING_CLAIM),
+        ),
+        restartPolicy=_one(aichor.RESTART, field_words.RESTART_POLICY),
+    ),
 )
 SPECS: dict[ManifestKind, DocumentShape] = {
     POD: POD_SHAPE,
     JOB: JOB_SHAPE,
-    PYTORCHJOB: DocumentShape(
-        pytorch.PYTORCHJOB,
-        {
-            "pytorchReplicaSpecs": DocumentShape(
-                pytorch.REPLICA_TYPES, {"Master": TORCH_REPLICA, "Worker": TORCH_REPLICA}
-            ),
-            "runPolicy": DocumentShape(pytorch.RUN_POLICY),
-            "elasticPolicy": DocumentShape(pytorch.ELASTIC),
-        },
-    ),
-    JOBSET: DocumentShape(
-        jobset.JOBSET,
-        {
-            "replicatedJobs": REPLICATED,
-            "successPolicy": DocumentShape(jobset.SUCCESS),
-            "failurePolicy": DocumentShape(jobset.FAILURE),
-            "startupPolicy": DocumentShape(jobset.STARTUP),
-            "coordinator": DocumentShape(jobset.COORDINATOR),
-            "network": DocumentShape(jobset.NETWORK),
-        },
-    ),
-    MPIJOB: DocumentShape(
-        mpijob.MPIJOB,
-        {
-            "mpiReplicaSpecs": DocumentShape(mpijob.REPLICA_TYPES, {"Launcher": MPI_REPLICA, "Worker": MPI_REPLICA}),
-            "runPolicy": DocumentShape(mpijob.RUN_POLICY),
-        },
-    ),
-    TRAINJOB: DocumentShape(
-        trainjob.TRAINJOB,
-        {"runtimeRef": DocumentShape(trainjob.RUNTIME), "trainer": DocumentShape(trainjob.TRAINER)},
-    ),
-    **dict.fromkeys(
-        MINICLUSTERS,
-        DocumentShape(minicluster.MINICLUSTER, {"containers": DocumentShape(minicluster.CONTAINER, is_list=True)}),
-    ),
-    **dict.fromkeys(
-        AICHOR,
-        DocumentShape(
-            aichor.SPEC,
-            {
-                "types": DocumentShape(
-                    aichor.TYPE,
-                    {
-                        "resources": DocumentShape(
-                            aichor.RESOURCES, {"accelerators": DocumentShape(aichor.ACCELERATORS)}
-                        )
-                    },
-                    is_named=True,
-                ),
-                "storage": DocumentShape(aichor.STORAGE, {"sharedVolume": DocumentShape(aichor.SHARED)}),
-                "restartPolicy": DocumentShape(aichor.RESTART),
-                "tensorboard": DocumentShape(aichor.TENSORBOARD),
-            },
-        ),
-    ),
+    PYTORCHJOB: PYTORCHJOB_SHAPE,
+    JOBSET: JOBSET_SHAPE,
+    MPIJOB: MPIJOB_SHAPE,
+    TRAINJOB: TRAINJOB_SHAPE,
+    **dict.fromkeys(MINICLUSTERS, MINICLUSTER_SHAPE),
+    **dict.fromkeys(AICHOR, AICHOR_SHAPE.inner["spec"]),
 }
 
 
@@ -198,84 +262,27 @@ def find_described(name: str) -> ManifestKind:
     raise Rejected(f"there is no kind {name[:80]!r}{did_you_mean(name[:80], sorted({kind.name for kind in KINDS}))}")
 
 
-#: of an AIchor manifest: what its own fields mean, by path in it
-AICHOR_FIELDS = {
-    "name": "Of the experiment; without it, that of its image.",
-    "builder": "How the image is built: swell submit --build.",
-    "builder.image": "Name of the image; the same as spec.image.",
-    "builder.dockerfile": "Its Dockerfile; Dockerfile when left out.",
-    "builder.context": "The folder that is built; . when left out.",
-    "builder.buildArgs": "Arguments of the build: names and values.",
-    "builder.target": "Which stage is built.",
-    "builder.skipBuild": "Whether the image that is there is taken.",
-    "builder.skipBuild.enabled": "true: the image that is there is taken.",
-    "spec.operator": "jobset, pytorch, jax or xgboost.",
-    "spec.image": "The image that its tasks run in, on Kubernetes and with --build.",
-    "spec.command": "A line for a shell, or a list of words.",
-    "spec.types": "Kinds of tasks by name. Of pytorch and xgboost: Master and Worker; of jax: Worker.",
-    "spec.types.count": "Jobs of this type; 1 when left out.",
-    "spec.types.completions": "Tasks of each Job; 1 when left out.",
-    "spec.types.parallelisms": "Tasks of each Job at once; 1 when left out.",
-    "spec.types.resources": "Of each task.",
-    "spec.types.resources.cpus": "CPUs, as in 4 or 0.5.",
-    "spec.types.resources.ramRatio": "GB of memory for each CPU.",
-    "spec.types.resources.memory": "GB of memory, instead of ramRatio.",
-    "spec.types.resources.shmSizeGB": "GB of /dev/shm, on Kubernetes and with --build.",
-    "spec.types.resources.cpuLimitRatio": "The most CPUs, as a multiple of cpus; 2 when left out.",
-    "spec.types.resources.accelerators": "GPUs.",
-    "spec.types.resources.accelerators.gpu": "count, and on Kubernetes product: the label of the GPUs.",
-    "spec.types.resources.extraSelectors": "Labels of the nodes of a cluster that it may go to.",
-    "spec.types.resources.extraTolerations": "Taints of nodes of a cluster that it tolerates, as of a pod.",
-    "spec.tensorboard": "Whether TensorBoard runs beside it.",
-    "spec.tensorboard.enabled": "true: it reads AICHOR_TENSORBOARD_PATH.",
-    "spec.storage": "Volumes, on Kubernetes.",
-    "spec.storage.sharedVolume": "A volume that is made for the job, and deleted when it has ended.",
-    "spec.storage.sharedVolume.mountPoint": "Where its tasks see it.",
-    "spec.storage.sharedVolume.sizeGB": "Its size in GB.",
-    "spec.storage.sharedVolume.storageClass": "Its class; the cluster's default when left out.",
-    "spec.storage.sharedVolume.accessMode": "ReadWriteMany when left out; or ReadWriteOnce, ReadOnlyMany.",
-    "spec.storage.attachExistingPVCs": "Claims that are there: a list of {name, mountPoint}.",
-    "spec.env": "Variables of every task: names and values.",
-    "spec.timeout": "Time limit, as in 6h or 1d.",
-    "spec.activeDeadlineSeconds": "Time limit in seconds; timeout wins.",
-    "spec.restartPolicy": "How often it is started again.",
-    "spec.restartPolicy.backoffLimit": "So often after a failure; preemptions do not count.",
-}
-
-
 def describe_kind(kind: ManifestKind) -> dict[str, Any]:
     """Its JSON Schema."""
-    root = {"apiVersion": {"const": kind.api_version}, "kind": {"const": kind.name}}
     found = {"$schema": SCHEMA, "title": str(kind), "type": "object"}
-    if kind.is_native:
-        spec = _native_object(native.SPEC)
-        spec["properties"]["roles"]["items"] = _native_object(ROLE)
-        properties = {**root, "metadata": _native_object(native.METADATA), "spec": spec}
-    elif kind in AICHOR:
-        shape = DocumentShape(
-            aichor.MANIFEST,
-            {
-                "builder": DocumentShape(image_build.BUILDER, {"skipBuild": DocumentShape(image_build.SKIP)}),
-                "clone": DocumentShape(aichor.CLONE),
-            },
-        )
-        properties = {**_schema(shape)["properties"], **root, "spec": _schema(SPECS[kind])}
-        _describe(properties, "")
-    else:
-        properties = {**root, "metadata": _schema(DocumentShape(metadata.METADATA)), "spec": _schema(SPECS[kind])}
+    root = {"apiVersion": {"const": kind.api_version}, "kind": {"const": kind.name}}
     required = ["apiVersion", "kind", "spec"]
-    return {**found, "properties": properties, "required": required, "additionalProperties": False}
+    return {**found, "properties": _document(kind) | root, "required": required, "additionalProperties": False}
 
 
-def _describe(properties: dict[str, Any], above: str) -> None:
-    """Fields of an AIchor manifest that have an effect."""
-    for name, schema in properties.items():
-        path = above + name
-        if path in AICHOR_FIELDS:
-            schema["description"] = AICHOR_FIELDS[path]
-        inner = schema.get("additionalProperties")
-        inner = inner if isinstance(inner, dict) else schema
-        _describe(inner.get("properties", {}), f"{path}.")
+def _document(kind: ManifestKind) -> dict[str, Any]:
+    """What its fields are; apiVersion and kind are those of the kind."""
+    if kind in AICHOR:
+        return dict(_properties(AICHOR_SHAPE))
+    if kind.is_native:
+        about, spec = _native_object(native.METADATA), _native_object(native.SPEC)
+        spec["properties"]["roles"]["items"] = _native_object(ROLE)
+    else:
+        about, spec = _schema(METADATA), _schema(SPECS[kind])
+    return {
+        "metadata": {**about, "description": "What it is called, and what is said about it."},
+        "spec": {**spec, "description": "What is run."},
+    }
 
 
 def _native_object(names: tuple[str, ...]) -> dict[str, Any]:
@@ -295,9 +302,11 @@ def _schema(shape: DocumentShape) -> dict[str, Any]:
 
 
 def _properties(shape: DocumentShape) -> Iterator[tuple[str, dict[str, Any]]]:
+    inner = {name: _schema(one) for name, one in shape.inner.items()}
     for name in shape.fields.used:
-        yield name, _schema(shape.inner[name]) if name in shape.inner else {}
+        kind, text = shape.words[name]
+        yield name, {**inner.get(name, TYPES[kind]), "description": text}
     for name in shape.fields.idle:
-        yield name, {"description": "Has no effect where processes run on this machine."}
+        yield name, {**inner.get(name, {}), "description": "Has no effect where processes run on this machine."}
     for name, why in shape.fields.refused.items():
         yield name, {"description": f"Refused: {name} {why}."}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from swell.model.quantity import BadQuantity
+from swell.model.quantity import BadQuantity, shown
 
 ANNOTATION = "swell.dev/shared-volume"
 MODES = ("ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany")  # the first when nothing is said
@@ -33,11 +33,11 @@ def parse_shared_volume(text: object) -> SharedVolume:
     words = str(text).split(" ")
     size, mode, name = (*words, *("", MODES[0], "")[len(words) :])[:3]
     if len(words) > 3 or SIZE.fullmatch(size) is None:
-        raise BadQuantity(f"{text!r} is no volume; write its size, mode and class, as in 10G ReadWriteMany fast")
+        raise BadQuantity(f"{shown(text)} is no volume; write its size, mode and class, as in 10G ReadWriteMany fast")
     if mode not in MODES:
-        raise BadQuantity(f"{mode!r} is no access mode; write one of {', '.join(MODES)}")
+        raise BadQuantity(f"{shown(mode)} is no access mode; write one of {', '.join(MODES)}")
     if name and CLASS.fullmatch(name) is None:
-        raise BadQuantity(f"{name!r} is no name of a storage class; it has small letters, digits, '-' and '.'")
+        raise BadQuantity(f"{shown(name)} is no name of a storage class; it has small letters, digits, '-' and '.'")
     return SharedVolume(size, mode, name)
 
 
