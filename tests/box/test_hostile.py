@@ -26,8 +26,8 @@ from swell.api.connections import ANSWER_LOOK_S
 SECONDS = 3.0
 SUBMITTED_S = 20.0  # a submission is sent and read before it is written
 BOUND_S = 1.0
-#: where the machine is idle: two rests of the loop (`REST_S_MAX`), and twice the work of both sides; it was a minute.
-#: On two cores that other tests use, too, what is
+#: Where the machine is idle: two rests of the loop (`REST_S_MAX`), and twice the work of both sides. The stalls that
+#: these attacks made were of 15 s and more. On two cores that other tests use, too, the second bound counts.
 STALLED_S = 10.0
 STALLED_TIMES = 10.0  # of what a server that nobody attacks needs meanwhile
 
