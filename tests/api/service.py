@@ -25,6 +25,7 @@ from swell.api.services import ClusterCalls
 from swell.config import Config
 from swell.controller import Controller, Loop
 from swell.controller.clock import Clock, SystemClock
+from swell.controller.disk_limit import DiskLimit
 from swell.controller.diskmeter import DiskMeter
 from swell.controller.jobsecrets import JobSecrets
 from swell.controller.reporting import Reporting
@@ -146,7 +147,7 @@ class Service:
             clock,
             keep_s=None,
             limits=limits_of,
-            disk_use=self.disk.use,
+            disk=DiskLimit(self.disk.use, self.disk.sizes),
             forgotten=self.disk.forget,
             reporting=reporting,
             watch=metrics.cycled,

@@ -53,3 +53,18 @@ def test_a_box_counts_where_its_operator_says_nothing_and_leaves_each_user_a_qua
     size = on_disk(anna)["disk_mib_max"]
     blocks, each = map(int, anna.run("stat", "-f", "-c", "%b %S", str(box.root)).stdout.split())
     assert size == blocks * each // 4 // 1024**2
+
+
+def test_who_is_far_above_the_limit_loses_their_largest_job_and_nothing_else() -> None:
+    """It could write until the disk was full for everybody."""
+    with Machine(limits={"default": {"disk_mib": 10}}) as box:
+        anna, ben, _ = box.people
+        gate = Path(box.root) / "gate"
+        others = [person.start("--", "sleep", "600") for person in (anna, ben)]
+        large = anna.start("--", "sh", "-c", WRITE.format(gate=gate).replace("20971520", "41943040"))
+        box.until(large, "failed")
+        reason = anna.job(large)["reason"]
+        evidence = reason["evidence"]
+        assert (reason["code"], evidence["user"], evidence["disk_mib_max"]) == ("DiskLimit", anna.name, 10)
+        assert evidence["job_mib"] > 26
+        assert [box.client().job(job).document["state"] for job in others] == ["running", "running"]

@@ -17,7 +17,7 @@ import pytest
 from api.service import Service
 from box.hostile.attacks import ATTACKS, Attack, flood
 from box.hostile.private import PRIVATE_ATTACKS, two_servers, under
-from box.hostile.stage import Felt, Stage
+from box.hostile.stage import Felt, Request, Stage, TokenStage
 from box.hostile.worst import MAKES, NOT_FOR_USERS, WORST
 from box.machine import Machine, wait_for
 from server import Server
@@ -26,8 +26,8 @@ from swell.api.connections import ANSWER_LOOK_S
 SECONDS = 3.0
 SUBMITTED_S = 20.0  # a submission is sent and read before it is written
 BOUND_S = 1.0
-#: where the machine is idle: two rests of the loop (`REST_S_MAX`), and twice the work of both sides; it was a minute.
-#: On two cores that other tests use, too, what is
+#: Where the machine is idle: two rests of the loop (`REST_S_MAX`), and twice the work of both sides. The stalls that
+#: these attacks made were of 15 s and more. On two cores that other tests use, too, the second bound counts.
 STALLED_S = 10.0
 STALLED_TIMES = 10.0  # of what a server that nobody attacks needs meanwhile
 
@@ -44,6 +44,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
     with two_servers(tmp_path_factory.mktemp("private")) as both:
         yield both
+
+
+@pytest.fixture(scope="module")
+def token_stage(stage: Stage) -> TokenStage:
+    return TokenStage(stage)
 
 
 def refuse_slow(attacked: Felt, unattacked: Felt) -> None:
@@ -63,6 +68,22 @@ def refuse_stall(attacked: Felt) -> None:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_another_user_is_not_stalled(stage: Stage, attack: Attack):
     refuse_stall(attack.felt(stage, SECONDS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_neither_is_who_comes_with_a_token_from_the_same_address(token_stage: TokenStage, attack: Attack):
+    """As on a cluster: over TCP, where connections have no user until they have shown a token."""
+    refuse_stall(attack.felt(token_stage, SECONDS))
+
+
+@pytest.mark.slow
+def test_users_with_tokens_are_told_apart_over_tcp(token_stage: TokenStage):
+    """Or the attacks above would be one user's on themselves."""
+    own = token_stage.ask(Request("GET", "/api/v1/jobs?limit=1"))["jobs"]
+    assert [job["user"] for job in own] == [token_stage.hostile.name]
+    felt = token_stage.feel(0.5)
+    assert (felt.problem, felt.count > 0) == ("", True)
 
 
 @pytest.mark.slow

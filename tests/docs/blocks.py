@@ -12,6 +12,8 @@ COMMANDS = ("console", "sh", "bash")  # after the three backticks: commands, and
 NO_COMMANDS = ("text", "python", "yaml", "json", "toml", "ini", "promql")
 PROMPT = "$ "
 _FENCE = re.compile(r"\s*```+\s*(\S*)")
+_PROGRAMS = "swell|cl-worker-manager|run-scheduler|genai-manager|kubectl|helm|make|sbatch|srun|podman|docker|pip"
+_RUNS = re.compile(rf"(^|\s{{2,}}|\$ )(sudo )?({_PROGRAMS}) [a-z-]+( (?!/)|$)")
 _COMMENT = re.compile(r"\s+#\s.*$")
 
 
@@ -40,12 +42,32 @@ class Block:
         """With prompts, what has none is output; without any prompt every line is a command."""
         if any(line.startswith(PROMPT) for line in self.lines):
             return tuple(_with_prompts(self.lines))
-        return tuple(Shown(line) for line in self.lines if line.strip() and not line.lstrip().startswith("#"))
+        return tuple(Shown(line) for line in _whole(self.lines) if line.strip() and not line.lstrip().startswith("#"))
 
     @property
     def key(self) -> str:
         """How the registry calls it: it may move within its file, and what follows its first command may change."""
-        return f"{self.file}: {self.shown[0].bare if self.shown else ''}"
+        first = self.shown[0].bare.partition(" \\\n")[0] if self.shown else ""
+        return f"{self.file}: {first}"
+
+
+def _whole(lines: tuple[str, ...]) -> Iterator[str]:
+    """A command goes on where its line ends in a backslash."""
+    whole = ""
+    for line in lines:
+        whole += line
+        if not line.endswith("\\"):
+            yield whole
+            whole = ""
+        else:
+            whole += "\n"
+    if whole:
+        yield whole
+
+
+def runs_something(line: str) -> bool:
+    """Does it run a program of ours or of a cluster's, also behind words that say where it is typed?"""
+    return _RUNS.search(line) is not None
 
 
 def _with_prompts(lines: tuple[str, ...]) -> Iterator[Shown]:

@@ -32,6 +32,7 @@ spec: {{{more}restartPolicy: Never, containers: [{{name: main, image: "swell.tes
 """
 IMAGE = "{image}"  # one that is here, with the machine's Python in it
 DEMO = "tests/cli/test_demo.py runs `swell demo`; make test is this suite itself, which cannot run inside itself"
+ON_SLURM = "tests/pools/test_real_slurm.py runs such a command on a real Slurm"
 MAKE = "they are the suites that would run this block, and cannot run inside themselves"
 
 
@@ -167,6 +168,28 @@ RECIPES: dict[str, Recipe] = {
     'docs/slurm.md: swell submit --sbatch "--gres=gpu:2 --time=1:00:00" train.sh lr=0.1 --epochs 3': Recipe(
         tier=Tier.PRIVATE, files={"train.sh": SCRIPT}
     ),
+    **{
+        f"{page}: swell up -d --listen 10.0.0.1:8443": Recipe(
+            tier=Tier.PRIVATE, has_server=False, replaced={"10.0.0.1:8443": "127.0.0.1:{port}"}
+        )
+        for page in ("docs/workers.md", "docs/pools/README.md")
+    },
+    "docs/workers.md: swell worker --server https://10.0.0.1:8443 --token-file lab.token --fingerprint SHA256": Recipe(
+        tier=Tier.ELSEWHERE, why="tests/remote_worker.py starts it so, for many tests; it stays in the foreground"
+    ),
+    "docs/pools/slurm.md: swell token create lab --scope pool --lasts 180d --token-file ~/pool.token": Recipe(
+        tier=Tier.PRIVATE, replaced={"~/pool.token": "pool.token"}
+    ),
+    **{
+        f"{page}: swell run --gpus 1 -- python train.py": Recipe(tier=Tier.PRIVATE, files=TRAIN)
+        for page in ("docs/pools/README.md", "docs/pools/slurm.md")
+    },
+    "docs/pools/README.md: swell pool start slurm --server https://10.0.0.1:8443 --fingerprint SHA256 "
+    "--token-file pool.token": Recipe(tier=Tier.ELSEWHERE, why=ON_SLURM),
+    "docs/pools/slurm.md: swell pool start slurm --name lab --server https://login1:8443 --fingerprint SHA256 "
+    "--token-file ~/pool.token": Recipe(tier=Tier.ELSEWHERE, why=ON_SLURM),
+    "docs/pools/codalab.md: cl-worker-manager --server https://box.lab:8443 --token-file pool.token "
+    "--fingerprint SHA256": Recipe(tier=Tier.ELSEWHERE, why=ON_SLURM),
     "README.md: make demo": Recipe(tier=Tier.ELSEWHERE, why=DEMO),
     "README.md: swell run --gpu-memory 6GiB -- python small.py": Recipe(
         tier=Tier.PRIVATE,

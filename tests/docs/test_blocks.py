@@ -6,7 +6,17 @@ import re
 
 import pytest
 
-from .blocks import COMMANDS, NO_COMMANDS, ROOT, Shown, all_blocks, blocks_of, command_blocks, missing_lines
+from .blocks import (
+    COMMANDS,
+    NO_COMMANDS,
+    ROOT,
+    Shown,
+    all_blocks,
+    blocks_of,
+    command_blocks,
+    missing_lines,
+    runs_something,
+)
 from .recipes import Tier
 from .registry import RECIPES
 
@@ -15,6 +25,22 @@ def test_every_block_says_what_it_holds() -> None:
     known = (*COMMANDS, *NO_COMMANDS)
     unclear = [f"{block.file}:{block.line}" for block in all_blocks() if block.language not in known]
     assert unclear == [], f"write ```console above commands, ```text above a picture; known are {', '.join(known)}"
+
+
+#: pictures in which a program is named
+PICTURES = ("docs/architecture.md",)
+
+
+def test_no_command_hides_in_a_block_of_text() -> None:
+    """Four blocks of workers and pools were marked so, and nothing ran them."""
+    hidden = [
+        f"{block.file}:{block.line}: {line}"
+        for block in all_blocks()
+        if block.language == "text" and block.file not in PICTURES
+        for line in block.lines
+        if runs_something(line)
+    ]
+    assert hidden == [], "mark it ```console, or write the program's name in a sentence"
 
 
 def test_every_block_of_commands_is_run_by_a_test() -> None:
@@ -72,6 +98,28 @@ make demo   # a remark
 make test
 ```
 """
+
+
+@pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("swell pool ps", True),
+        ("$ swell ps", True),
+        ("on every other machine      swell worker --server https://10.0.0.1:8443", True),
+        ("cl-worker-manager --server https://box.lab:8443 \\", True),
+        ("sudo swell service install", True),
+        ("swell: serving /home/ann/.local/state/swell", False),
+        ("job 3 runs on swell nodes", False),
+        ("                          swell run / submit / API", False),
+    ],
+)
+def test_a_line_that_runs_a_program_is_told_from_what_one_prints(line: str, runs: bool) -> None:
+    assert runs_something(line) == runs
+
+
+def test_a_command_goes_on_behind_a_backslash() -> None:
+    [one] = blocks_of("```console\nswell run \\\n    -- true\nswell ps\n```\n", "x.md")
+    assert [shown.command for shown in one.shown] == ["swell run \\\n    -- true", "swell ps"]
 
 
 def test_commands_are_told_from_what_they_print() -> None:

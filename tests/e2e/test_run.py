@@ -301,6 +301,23 @@ def test_a_launcher_whose_python_has_no_torch_says_so_and_what_to_do(server):
     assert re.search(r"^command: +\S+python\S* train.py\nlauncher: +torchrun$", shown, re.MULTILINE), shown
 
 
+def test_run_and_submit_say_that_tasks_with_several_gpus_need_a_launcher(server, tmp_path):
+    """Lightning and Trainer left GPUs or data unused, and the job succeeded."""
+    said = "each task is one rank, and with 2 GPUs per task Lightning, Trainer and others leave GPUs"
+    done = server.swell("run", "--tasks", "2", "--gpus", "2", "--", "true")
+    assert (done.code, done.stderr.count(f"swell: {said}")) == (0, 1), done
+    (tmp_path / "job.yaml").write_text(
+        "{apiVersion: swell/v1, kind: Job, spec: {command: ['true'], tasks: 2, gpus: 2}}\n"
+    )
+    done = server.swell("submit", "--wait", "job.yaml", cwd=tmp_path)
+    assert (done.code, done.stderr.count(f"swell: job.yaml: {said}")) == (0, 1), done
+    done = server.swell("run", "--tasks", "2", "--gpus", "1", "--env", "RANK=7", "--", "true")
+    assert (said in done.stderr, "swell: --env RANK has no effect: Swell sets RANK for each task" in done.stderr) == (
+        False,
+        True,
+    )
+
+
 # -- stopping ------------------------------------------------------------------------------------------------------
 
 STUBBORN = """

@@ -13,6 +13,12 @@ from swell.model.job import JobSpec
 CONTEXT = Context(workdir="/home/ann", umask=0o027, user="ann", new_id=lambda: "5c0f7a31-experiment")
 GPU = "nvidia.com/gpu"
 HERE = "this machine runs processes, not pods, so these fields have no effect"
+#: what is said of tasks with several GPUs where nothing starts a rank for each of them
+LEAVES_GPUS = (
+    "each task is one rank, and with {} GPUs per task Lightning, Trainer and others leave GPUs or a part of the data "
+    "unused unless something starts a rank for each GPU; use torchrun (swell run --torchrun, or launcher: torchrun in "
+    "a manifest of swell/v1), or one GPU per task"
+)
 
 
 def container(**fields: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from swell.model.job import Dimension, ExitAction, ExitRule, JobSpec, Role, exit_action
 from swell.model.resources import Resources
 
-from .kubernetes import HERE, container, gpus, pytorchjob, read, refusal, replicas, template, width
+from .kubernetes import HERE, LEAVES_GPUS, container, gpus, pytorchjob, read, refusal, replicas, template, width
 
 
 def test_master_and_workers_are_one_gang_and_the_master_comes_first():
@@ -20,7 +20,7 @@ def test_master_and_workers_are_one_gang_and_the_master_comes_first():
     )
     assert read(document) == JobSpec(
         kind="PyTorchJob",
-        notes=(f"{HERE}: image",),
+        notes=(f"{HERE}: image", LEAVES_GPUS.format(2)),
         name="llm",
         roles=(
             Role("master", ("lead",), Resources(1000, 0, 1), 1, (("A", "m"),)),

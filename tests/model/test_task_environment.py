@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from manifests.kubernetes import CONTEXT, GPU
+from manifests.kubernetes import CONTEXT, GPU, LEAVES_GPUS
 from swell.engines.kubernetes.attempt.api_calls import variables
 from swell.engines.kubernetes.attempt.wanted import TaskPlace, Wanted
 from swell.manifests import native_objects, read_document
@@ -172,6 +172,40 @@ def test_rank_and_count_come_together_wherever_there_is_a_rank() -> None:
 def test_what_swell_sets_of_a_users_variables_is_said():
     """`--env RANK=7` had no effect, and nobody said so."""
     assert without_effect(["A", "RANK", "MY_RANK"]) == ["env RANK has no effect: Swell sets RANK for each task"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "gpus"),
+    [
+        ({"tasks": 2, "gpus": 2}, 2),
+        ({"tasks": "1..4", "gpus": 3}, 3),
+        ({"roles": [{"name": "a", "tasks": 2, "gpus": 2, "command": ["train"]}], "command": None}, 2),
+        ({"tasks": 2, "gpus": 2, "command": ["python", "torchrun_settings.py"]}, 2),
+    ],
+)
+def test_several_tasks_with_several_gpus_and_no_launcher_are_said_to_leave_gpus_unused(
+    fields: dict[str, Any], gpus: int
+) -> None:
+    """Lightning found LOCAL_RANK, used one GPU of each task and reported success."""
+    assert read(**fields).notes == (LEAVES_GPUS.format(gpus),)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gpus": 4},
+        {"tasks": 2, "gpus": 1},
+        {"tasks": 4},
+        {"array": "0-3", "gpus": 2},
+        {"tasks": 2, "gpus": 2, "launcher": "torchrun"},
+        {"tasks": 2, "gpus": 2, "command": ["torchrun", "train.py"]},
+        {"tasks": 2, "gpus": 2, "command": ["/opt/venv/bin/accelerate", "launch", "train.py"]},
+        {"tasks": 2, "gpus": 2, "command": ["python3", "-m", "torch.distributed.run", "train.py"]},
+        {"tasks": 2, "gpus": 2, "command": ["sh", "-c", "cd /data && exec torchrun --nproc_per_node 2 train.py"]},
+    ],
+)
+def test_nothing_is_said_where_each_gpu_has_a_rank_or_something_starts_them(fields: dict[str, Any]) -> None:
+    assert read(**fields).notes == ()
 
 
 def test_all_that_ranks_and_attempts_are_told_is_said_to_be_set():

@@ -168,8 +168,9 @@ async def _submit(services: Services, caller: Caller, data: bytes, idempotency_k
     shown = await services.read(
         caller.user, lambda: [job_document(job, services.controller.reason(job)) for job in accepted]
     )
-    if isinstance(body.manifest, dict):  # whoever made the document knows what it says
-        return Json({"jobs": shown, "not_shown": 0}, 201)
+    if isinstance(body.manifest, dict):  # whoever made the document knows what it says, but for what is said of it
+        notes = list(manifests[0].spec.notes)
+        return Json({"jobs": shown, "not_shown": 0, **({"notes": notes} if notes else {})}, 201)
     specs = await _understood(services, caller, manifests, asks_nodes=body.wait_for_nodes)
     return Json({"jobs": shown, "not_shown": 0, "specs": specs}, 201)
 

@@ -213,6 +213,10 @@ class JobsOut(BaseModel):
         default_factory=list,
         description="with `file`: the jobs of the YAML as they were understood",
     )
+    notes: list[str] = Field(
+        default_factory=list,
+        description="notes on the job of one document: fields without effect, and what its user may not expect",
+    )
 
 
 class ErrorBody(BaseModel):

@@ -203,7 +203,6 @@ def command(
     from swell.client.find import typed
     from swell.client.needs import refused_as
     from swell.model.quantity import duration_text, parse_time_limit
-    from swell.model.task_environment import without_effect
 
     launcher = _launcher(options)
     needs = {**options, "env": read_variables(env), "launcher": launcher, "outputs": outputs}
@@ -211,10 +210,10 @@ def command(
     needs |= send_files(client, options["workdir"], inputs, outputs, upload=upload, has_image=bool(options["image"]))
     job_document = _document(argv, name, needs)
     foreseen = foresee(client, job_document)
-    for note in without_effect(needs["env"]):
-        say(f"--{note}")
     with refused_as(option_of), saying_what_is_awaited(client):
-        [job] = client.submit_manifest(job_document, wait_for_nodes=wait_for_nodes)
+        job, notes = client.submit_document(job_document, wait_for_nodes=wait_for_nodes)
+    for note in notes:
+        say(f"--{note}" if note.startswith("env ") else note)
     for trouble in foreseen:
         say(f"job {job.id} ({job.name}): {trouble}; it must exist when the job starts")
     if detach:

@@ -107,6 +107,13 @@ class Client:
         asked = {name: value for name, value in given.items() if value}  # a server of before knows none of them
         return [Job(self, document) for document in self._submit({"manifest": manifest, **asked}, env)["jobs"]]
 
+    def submit_document(self, document: dict[str, Any], *, wait_for_nodes: bool = False) -> tuple[Job, list[str]]:
+        """The one job of a document, and what its user may not expect, in words."""
+        asked = {"wait_for_nodes": True} if wait_for_nodes else {}
+        answer = self._submit({"manifest": document, **asked})
+        [job] = answer["jobs"]
+        return Job(self, job), answer.get("notes", [])
+
     def submit_files(
         self,
         files: Mapping[str, str],

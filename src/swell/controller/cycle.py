@@ -17,6 +17,7 @@ from swell.config import UserLimits
 from swell.controller.accounting import HALF_LIFE_S, Accounts
 from swell.controller.apply import Begin, begin, carry_out, enact
 from swell.controller.clock import Clock
+from swell.controller.disk_limit import DiskLimit
 from swell.controller.foresight import Foresight
 from swell.controller.inbox import Inbox
 from swell.controller.intents import Intent, Turn, report
@@ -35,7 +36,6 @@ from swell.model.cluster import Node, NodeId
 from swell.model.job import AttemptId, JobId
 from swell.model.launch import Observation
 from swell.model.plan import Plan, Snapshot, Standing
-from swell.model.quota import DiskUse
 from swell.model.training import Control
 from swell.planner import BrokenPlan, check_plan, make_plan
 from swell.planner.pools import PoolCapacity, PoolNeed
@@ -76,7 +76,7 @@ class Cycles:
         erase_checkpoints: Callable[[JobId], None] = lambda _: None,
         half_life_s: float = HALF_LIFE_S,
         limits: Callable[[str], UserLimits] = lambda _: UserLimits(),
-        disk_use: Callable[[str], DiskUse | None] = lambda _: None,
+        disk: DiskLimit | None = None,
         forgotten: Callable[[JobId], None] = lambda _: None,
         watch: Callable[[Cycled], None] = lambda _: None,
         wording: Wording = ON_MACHINES,
@@ -96,7 +96,7 @@ class Cycles:
         self._reporting = reporting
         self._half_life_s = half_life_s  #: of what somebody has used, in fair share
         self._limits = limits  #: of a user
-        self._disk_use = disk_use  #: of a user; None: nothing limits it
+        self._disk = DiskLimit(lambda _: None, lambda _: {}) if disk is None else disk
         self.accounts = Accounts(half_life_s)  #: who has used how much; a new value with every change
         self._wording = wording  #: of reasons
         self._watch = watch  #: told of every cycle; must not block
@@ -238,6 +238,7 @@ class Cycles:
             with self._booking:
                 self._record(turn.changes, turn.effects, begins)
                 self.accounts = accounts
+        self._disk.recorded()
         self._forget_ending(self._unrecorded[-1])
         self._unrecorded.clear()
         self._bare_facts.keep_only(self._world.jobs)
@@ -282,6 +283,7 @@ class Cycles:
                     log.info("attempt %s has left a report that does not count: %s", left.attempt, refusal)
             turn.effects += fold(self._world, seen, changes, now)
         turn.effects += see_to_what_is_due(self._world, changes, now)
+        turn.effects += self._disk.enforce(self._world.jobs.values(), changes)
         self._note_nodes(self._unrecorded[-1], changes)
         arrivals = tuple(self._arrivals)
         snapshot = Snapshot(now, self._unrecorded[-1].nodes, self._world.views(), arrivals, self._standings(now))
@@ -309,7 +311,7 @@ class Cycles:
         """Of everybody whose jobs wait or run."""
         owners = {job.owner for job in self._world.jobs.values()}
         return {
-            owner: Standing(self.accounts.faded_gpu_s(owner, now), limits.gpus, limits.running, self._disk_use(owner))
+            owner: Standing(self.accounts.faded_gpu_s(owner, now), limits.gpus, limits.running, self._disk.use(owner))
             for owner, limits in ((owner, self._limits(owner)) for owner in sorted(owners))
         }
 

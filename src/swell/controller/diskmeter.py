@@ -94,10 +94,10 @@ class DiskMeter:
         self._checkpoints, self._tasks = checkpoints, tasks
         self._owners = owners  #: of those of these jobs that are remembered
         self._bytes_max = bytes_max  #: of a user; None: no limit
-        self._changed = changed  #: somebody has passed their limit, or has room again
+        self._changed = changed  #: somebody has passed their limit, or another margin above it, or has room again
         self._accounts: dict[str, DiskAccount] = {}
         self._gone: set[JobId] = set()  #: deleted since this pass began
-        self._over: set[str] = set()  #: who had too much when that was last told
+        self._above: dict[str, int] = {}  #: who had too much when that was last told, and by how many margins
         self._mutex = threading.Lock()
         self._closing = threading.Event()
         self._slice_ends = 0.0
@@ -112,6 +112,12 @@ class DiskMeter:
         with self._mutex:
             account = self._accounts.get(user, DiskAccount())
             return DiskUse(account.total, bytes_max, account.largest)
+
+    def sizes(self, user: str) -> dict[JobId, int]:
+        """Bytes of each of the user's jobs."""
+        with self._mutex:
+            account = self._accounts.get(user, DiskAccount())
+            return {job: account.counts_as(job) for job in account.last.keys() | account.now.keys()}
 
     def users(self) -> list[str]:
         """Everybody who has a limit and something there."""
@@ -216,15 +222,15 @@ class DiskMeter:
 
     def _tell(self, users: Sequence[str]) -> None:
         with self._mutex:
-            over = {user for user in users if self._is_over(user)}
-            changes = over ^ self._over.intersection(users)
-            self._over ^= changes
-        if changes:
+            above = {user: self._margins_above(user) for user in users}
+            is_news = any(margins != self._above.get(user, 0) for user, margins in above.items())
+            self._above |= above
+        if is_news:
             self._changed()
 
-    def _is_over(self, user: str) -> bool:
+    def _margins_above(self, user: str) -> int:
         bytes_max = self._bytes_max(user)
-        return bytes_max is not None and self._accounts[user].total > bytes_max
+        return 0 if bytes_max is None else DiskUse(self._accounts[user].total, bytes_max).margins_above
 
 
 def job_folder(parent: Path, name: str) -> JobFolder | None:

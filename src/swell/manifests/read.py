@@ -31,6 +31,7 @@ from swell.model.kind import (
     ManifestKind,
     find_kind,
 )
+from swell.model.task_environment import several_gpus_notes
 
 __all__ = ["MANIFEST_BYTES_MAX", "READERS", "ManifestFile", "read_document", "read_files", "read_manifests"]
 
@@ -202,4 +203,6 @@ def _refuse_by_kubectl(version: object, kind: object) -> None:
 
 def _read(document: dict[str, Any], kind: ManifestKind, context: Context) -> JobSpec:
     spec = READERS[kind](document, context)
+    if kind.is_native or not context.on_cluster:  # there the variables of an object's pods are its controller's, too
+        spec = replace(spec, notes=(*spec.notes, *several_gpus_notes(spec)))
     return spec if kind.is_native else replace(spec, kind=kind.name)

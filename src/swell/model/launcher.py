@@ -61,6 +61,12 @@ def launch_words(launcher: Launcher, command: tuple[str, ...]) -> tuple[str, ...
     return ("sh", "-c", script, "swell", *_split(launcher, command))
 
 
+def mentions_launcher(command: tuple[str, ...]) -> bool:
+    """Does it start ranks itself, as far as its words tell, those of a shell's included?"""
+    words = [word.rpartition("/")[2] for text in command for word in text.split()]
+    return any(word in PROGRAMS or word.startswith(MODULES) for word in words)
+
+
 def _refuse_second(launcher: Launcher, command: tuple[str, ...]) -> None:
     started = command[0].rpartition("/")[2]
     if "-m" in command[1:3]:

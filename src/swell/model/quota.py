@@ -20,6 +20,8 @@ NO_QUOTA = Quota()
 
 
 MIB = 1024 * 1024
+DISK_MARGIN = 0.1  # of the limit: a job that was about to end, or to delete an old checkpoint, can still do so
+DISK_MARGIN_BYTES_MIN = 16 * MIB  # of a small limit: a burst of output between two counts
 LARGEST_SHOWN = 3  # jobs that are named to who has too much
 
 
@@ -34,6 +36,16 @@ class DiskUse:
     @property
     def is_over(self) -> bool:
         return self.bytes > self.bytes_max
+
+    @property
+    def margin(self) -> int:
+        """By how much more, once they are above the limit, something is done about jobs that run."""
+        return max(DISK_MARGIN_BYTES_MIN, int(self.bytes_max * DISK_MARGIN))
+
+    @property
+    def margins_above(self) -> int:
+        """0: not above the limit; 1: above it, by less than the margin."""
+        return 1 + (self.bytes - self.bytes_max) // self.margin if self.is_over else 0
 
     @property
     def in_words(self) -> str:

@@ -19,6 +19,7 @@ class Code(StrEnum):
     OBJECT_DELETED = "ObjectDeleted"  # its object in the cluster was deleted with kubectl
     TIME_LIMIT = "TimeLimit"  # it ran longer than its own limit
     GPU_MEMORY_OVERRUN = "GpuMemoryOverrun"  # it used more GPU memory than it reserved, and its policy is to stop
+    DISK_LIMIT = "DiskLimit"  # its user had far too much on the disk, and it had the most of what was running
     GPU_IDLE = "GpuIdle"  # its GPUs were idle for the whole window that it gave
     MACHINE_RESTARTED = "MachineRestarted"  # the node was restarted while the job was running
     START_FAILED = "StartFailed"  # the command or its folder could not be used

@@ -18,6 +18,7 @@ from enum import StrEnum
 
 from swell.model.job import AttemptId, JobSpec, job_uuid
 from swell.model.kind import RANK_ALONE
+from swell.model.launcher import mentions_launcher
 from swell.model.width import tasks_at
 
 #: what says that a process is one rank of somebody's launch, which a job started from inside of it is not
@@ -112,6 +113,23 @@ def is_alone(spec: JobSpec) -> bool:
     if spec.array is not None:
         return True
     return sum(count for _, count in tasks_at(spec, spec.width_max)) == 1
+
+
+def several_gpus_notes(spec: JobSpec) -> list[str]:
+    """What to say where frameworks would start a rank for each GPU of a task, and find that somebody else did."""
+    if spec.launcher is not None or ranks_of(spec) is not Ranks.TASKS:
+        return []
+    groups = zip(spec.roles, tasks_at(spec, spec.width_max), strict=True)
+    gpus = [each.gpus for role, (each, _) in groups if role.command and not mentions_launcher(role.command)]
+    most = max(gpus, default=0)
+    if most <= 1:
+        return []
+    note = (
+        f"each task is one rank, and with {most} GPUs per task Lightning, Trainer and others leave GPUs or a part of "
+        "the data unused unless something starts a rank for each GPU; use torchrun (swell run --torchrun, or launcher: "
+        "torchrun in a manifest of swell/v1), or one GPU per task"
+    )
+    return [note]
 
 
 def without_effect(names: Iterable[str]) -> list[str]:

@@ -30,6 +30,7 @@ from swell.api.serving import BoundedServer
 from swell.config import ClusterSettings, Config, read_config, shared_limits
 from swell.controller import Controller, Loop
 from swell.controller.clock import SystemClock
+from swell.controller.disk_limit import DiskLimit
 from swell.controller.diskmeter import DiskMeter
 from swell.controller.jobsecrets import open_job_secrets
 from swell.controller.pools import WorkerPools
@@ -344,7 +345,7 @@ class Parts:
             watch=self._metrics.cycled,
             half_life_s=self._config.half_life_s,
             limits=self._config.limits_of,
-            disk_use=self._disk.use,
+            disk=DiskLimit(self._disk.use, self._disk.sizes),
             forgotten=self._disk.forget,
             wording=self._backend.wording,
             pools=WorkerPools(self._state.root / "pools.json"),

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +134,7 @@ class Stage:
         return json.loads(body)
 
     def rendered(self, request: Request) -> bytes:
-        if request == NOTHING:
+        if not request.method:
             return b""
         host = f"127.0.0.1:{self.machine.address[1]}" if request.is_over_tcp else "localhost"
         given = request.body
@@ -228,6 +228,39 @@ class Stage:
             return connection.getresponse().status == 200
         finally:
             connection.close()
+
+
+class TokenStage(Stage):
+    """The same, but both users come over TCP from one address, each with a token: as on a cluster, where no kernel says
+    who asks."""
+
+    def __init__(self, stage: Stage) -> None:
+        vars(self).update(vars(stage))
+        self._hostile_token, self._second_token = (self._make_token(one) for one in (self.hostile, self.second))
+
+    def _make_token(self, person: Person) -> str:
+        file = person.home / "token-over-tcp"
+        made = person.swell("token", "create", "over-tcp", "--scope", "submit", "--token-file", str(file))
+        assert made.code == 0, made
+        return file.read_text().strip()
+
+    def ask(self, request: Request) -> Any:
+        return super().ask(self._over_tcp(request))
+
+    @contextlib.contextmanager
+    def attacked(self, request: Request, *, threads: int = 0, holds: int = 0, stops: str = "") -> Iterator[None]:
+        with super().attacked(self._over_tcp(request), threads=threads, holds=holds, stops=stops):
+            yield
+
+    def feel(self, seconds: float, *, is_new: bool = False) -> Felt:
+        """Whoever has a token has been looked up when it was made."""
+        port = self.machine.address[1]
+        words = [SYSTEM_PYTHON, _path(self, "victim.py"), f"127.0.0.1:{port}", self._second_token, str(seconds)]
+        return feel_beside(words, self.bystander, seconds, **_as(self.second))
+
+    def _over_tcp(self, request: Request) -> Request:
+        """A job's own token stays; who sends nothing shows none."""
+        return replace(request, is_over_tcp=True, token=request.token or self._hostile_token)
 
 
 def feel_beside(words: list[str], bystander: Server, seconds: float, **how: Any) -> Felt:

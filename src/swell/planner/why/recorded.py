@@ -65,6 +65,16 @@ def _gpu_idle(evidence: Evidence, _: Asking) -> tuple[str, str]:
     return message, f"see what it waited for (swell logs {evidence.get('job')}), or give it a longer window"
 
 
+def _disk_limit(evidence: Evidence, _: Asking) -> tuple[str, str]:
+    user, had, most = evidence.get("user"), _number(evidence, "disk_mib"), _number(evidence, "disk_mib_max")
+    message = (
+        f"{user} had {had} MiB of logs and checkpoints of at most {most} MiB, and this job, with "
+        f"{_number(evidence, 'job_mib')} MiB, had the most of those that ran, so it was stopped"
+    )
+    advice = "keep fewer checkpoints, write less output, or keep checkpoints elsewhere (--checkpoints)"
+    return message, f"{advice}; to make room, run: swell delete JOB (swell usage lists the largest)"
+
+
 def _machine_restarted(evidence: Evidence, _: Asking) -> tuple[str, str]:
     return f"node {evidence.get('node')} was restarted while the job was running", "submit it again"
 
@@ -206,6 +216,7 @@ RECORDED: RecordedWords = {
     Code.OBJECT_DELETED: _object_deleted,
     Code.TIME_LIMIT: _time_limit,
     Code.GPU_MEMORY_OVERRUN: _gpu_memory_overrun,
+    Code.DISK_LIMIT: _disk_limit,
     Code.GPU_IDLE: _gpu_idle,
     Code.MACHINE_RESTARTED: _machine_restarted,
     Code.START_FAILED: _start_failed,
