@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from remote_worker import RemoteWorker, processes_of
 from server import Server
@@ -103,3 +104,27 @@ def test_the_ranks_of_a_gang_find_each_machines_address_and_slots_in_a_file(serv
     expected = [f"{addresses[node]} slots={nodes.count(node)}\n" for node in dict.fromkeys(nodes)]
     for rank in range(4):
         assert server.client().read_log(done.job, rank=rank).data.decode() == "".join(expected)
+
+
+def test_an_mpijob_that_no_machine_has_room_for_runs_on_several(server: Server, tmp_path: Path) -> None:
+    def replicas(count: int, *command: str) -> dict[str, Any]:
+        size = {"requests": {"cpu": "1"}}
+        container = {"name": "mpi", "command": list(command) or ["sshd"], "resources": size}
+        return {"replicas": count, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+
+    launcher, workers = replicas(1, "mpirun", "sh", "-c", WHO), replicas(3)
+    document = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "pi"},
+        "spec": {"slotsPerWorker": 2, "mpiReplicaSpecs": {"Launcher": launcher, "Worker": workers}},
+    }
+    file = tmp_path / "pi.yaml"
+    file.write_text(yaml.safe_dump(document))
+    submitted = server.swell("submit", str(file))
+    assert submitted.code == 0, submitted
+    job = int(submitted.stdout)
+    server.until(job, "succeeded")
+    found = [line.partition(" on node")[0] for line in said_by_first(server, job)]
+    assert found == [f"rank {rank} of 6 in task {rank // 2 + 1}" for rank in range(6)]
+    assert {node for node, _ in last_tasks(server, job)} == {"first", "second"}
