@@ -38,9 +38,10 @@ def call(*words: str, stdin: str | None = None) -> Result:
 
 def test_two_launchers_at_once_are_refused(state):
     """Incident: of `--torchrun --accelerate` the last won, without a word."""
-    done = call("run", "--torchrun", "--accelerate", "--", "train.py")
-    said = "--torchrun and --accelerate are both given; use only one of them"
-    assert (done.exit_code, done.output) == (125, f"swell: {said}\n")
+    for first, second in (("--torchrun", "--accelerate"), ("--accelerate", "--mpi")):
+        done = call("run", first, second, "--", "train.py")
+        said = f"{first} and {second} are both given; use only one of them"
+        assert (done.exit_code, done.output) == (125, f"swell: {said}\n")
     assert not state.exists()
 
 

@@ -156,6 +156,22 @@ def test_a_launcher_starts_the_command_in_every_attempt_of_any_width(stage: Stag
     assert launch.ranks is Ranks.INSIDE
 
 
+@pytest.mark.parametrize(
+    ("resources", "env", "slots"),
+    [
+        (Resources(4500), (), (("SWELL_MPI_SLOTS", "4"),)),
+        (Resources(500), (), (("SWELL_MPI_SLOTS", "1"),)),
+        (Resources(4000), (("SWELL_MPI_SLOTS", "2"),), ()),  # the user's own
+        (Resources(4000, 0, 2), (), ()),  # a rank for each GPU, of which the task is told
+    ],
+)
+def test_a_task_of_mpi_has_a_slot_for_each_cpu_or_gpu(stage: Stage, resources, env, slots) -> None:
+    role = Role("main", ("mpirun", "./solve"), resources, 1)
+    job = stage.submit(roles=(role,), width_min=1, width_max=1, env=env, launcher=Launcher.MPI)
+    stage.cycle()
+    assert stage.launch(job).roles == (LaunchRole(launch_words(Launcher.MPI, role.command), slots),)
+
+
 # -- roles ---------------------------------------------------------------------------------------------------
 
 

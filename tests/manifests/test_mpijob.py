@@ -11,6 +11,8 @@ import pytest
 
 from swell.manifests import read_manifests
 from swell.model.job import JobSpec
+from swell.model.launcher import Launcher
+from swell.model.resources import Resources
 
 from .kubernetes import CONTEXT, container, gpus, read, refusal, template, width
 
@@ -57,9 +59,7 @@ def test_the_image_of_a_worker_needs_no_command_and_one_that_has_is_said_to_have
     quiet = mpijob(worker={"replicas": 1, "template": {"spec": {"containers": [{"name": "w"}]}}})
     assert not [note for note in read(quiet).notes if "Worker" in note]
     said = read(mpijob(worker={"template": template(container(command=["/usr/sbin/sshd", "-De"]))})).notes
-    assert said[-1] == (
-        "spec.mpiReplicaSpecs.Worker: its command has no effect: mpirun starts the ranks on this machine itself"
-    )
+    assert said[-1] == ("spec.mpiReplicaSpecs.Worker: its command has no effect: mpirun starts the ranks itself")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,49 @@ def test_its_run_policy_is_kept():
 )
 def test_what_cannot_be_run_is_refused(document, said):
     assert refusal(document).startswith(said)
+
+
+ROOM = (Resources(4000, 4096, 2), Resources(4000, 4096, 1))
+SPREAD = replace(CONTEXT, nodes=ROOM)
+WORKER = container(resources={"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"nvidia.com/gpu": 1}})
+
+
+def test_an_mpijob_that_no_machine_has_room_for_is_a_gang_of_its_launcher_and_its_workers():
+    """The Launcher asks for a CPU: five CPUs, of which no machine has more than four."""
+    worker = {"replicas": 2, "template": template({**WORKER, "env": [{"name": "MINE", "value": "1"}]})}
+    spec = read(mpijob(worker=worker, slotsPerWorker=2), SPREAD)
+    assert [(role.name, role.count, role.resources) for role in spec.roles] == [
+        ("launcher", 1, Resources(1000)),
+        ("worker", 2, Resources(2000, 1024, 1)),
+    ]
+    assert (spec.launcher, width(spec), spec.retries) == (Launcher.MPI, ("tasks", 1, 1), 6)
+    assert {role.command for role in spec.roles} == {("mpirun", "-n", "4", "./solve")}
+    assert [dict(role.env) for role in spec.roles] == [
+        {"K_MPI_JOB_ROLE": "launcher", "SWELL_MPI_SLOTS": "0", **OPEN_MPI},
+        {"K_MPI_JOB_ROLE": "worker", "SWELL_MPI_SLOTS": "2", "MINE": "1", **OPEN_MPI},
+    ]
+
+
+def test_the_launcher_of_a_gang_has_slots_where_it_is_a_worker_too():
+    worker = {"replicas": 2, "template": template(WORKER)}
+    first, _ = read(mpijob(worker=worker, slotsPerWorker=3, runLauncherAsWorker=True), SPREAD).roles
+    assert dict(first.env)["SWELL_MPI_SLOTS"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "replicas", "spec"),
+    [
+        ((Resources(5000, 4096, 2), Resources(1000)), 2, {}),  # one machine has room for all
+        ((Resources(4000, 4096, 2),), 2, {}),  # there is no other
+        ((), 2, {}),  # nobody knows
+        (ROOM, 0, {}),
+        (ROOM, 2, {"mpiImplementation": "MPICH"}),  # its ranks would be told the Launcher's variables
+    ],
+)
+def test_an_mpijob_stays_one_task_where_one_machine_can_have_it_or_several_cannot(nodes, replicas, spec):
+    worker = {"replicas": replicas, "template": template(WORKER)}
+    found = read(mpijob(worker=worker, **spec), replace(CONTEXT, nodes=nodes))
+    assert ([role.name for role in found.roles], found.launcher) == (["launcher"], None)
 
 
 THERE = replace(CONTEXT, on_cluster=True)

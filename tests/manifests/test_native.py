@@ -548,7 +548,14 @@ def test_a_launcher_is_named_and_the_command_stays_as_it_was_written():
     [
         (
             {"launcher": "torchrum"},
-            "launcher must be one of torchrun, accelerate, but is 'torchrum'; did you mean torchrun?",
+            "launcher must be one of torchrun, accelerate, mpi, but is 'torchrum'; did you mean torchrun?",
+        ),
+        (
+            {"launcher": "mpi", "array": "0-3"},
+            (
+                "launcher mpi with array: each task of an array is alone, and mpirun finds the slots of its one task "
+                "without it; leave launcher out"
+            ),
         ),
         (
             {"launcher": "accelerate", "command": ["python", "-O", "train.py"]},

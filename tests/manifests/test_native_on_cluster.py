@@ -382,3 +382,8 @@ def test_a_volume_that_is_none_is_refused(volume, said):
     with pytest.raises(Rejected) as caught:
         read(volumes=[volume])
     assert str(caught.value).startswith(said)
+
+
+def test_ranks_of_mpi_are_started_by_its_operator_there():
+    with pytest.raises(Rejected, match="on Kubernetes the MPI operator starts the ranks; submit an MPIJob"):
+        read(launcher="mpi", tasks=2, command=["mpirun", "./solve"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -111,8 +112,46 @@ def test_what_no_launcher_can_start_is_refused(command: tuple[str, ...]) -> None
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("launcher", Launcher)
+@pytest.mark.parametrize("launcher", [Launcher.TORCHRUN, Launcher.ACCELERATE])
 def test_a_command_that_starts_ranks_itself_is_refused(launcher: Launcher, command: tuple[str, ...]) -> None:
     """`--torchrun -- torchrun train.py` trained as many separate copies as there were GPUs, and succeeded."""
     with pytest.raises(BadCommand, match=f"^--{launcher} starts one rank for each GPU"):
         launch_words(launcher, command)
+
+
+OLD = "#!/bin/sh\nexit 1\n"  # what a Python before 3.9 answers when it is asked for its version
+
+
+def started_with_mpi(folder: Path, python: str, **env: str) -> tuple[int, str, str]:
+    for name in ("python3", "python"):
+        (folder / name).write_text(python)
+        (folder / name).chmod(0o755)
+    (folder / "uname").symlink_to("/usr/bin/uname")
+    words = [word.replace("/usr/bin/python3", "no-python") for word in launch_words(Launcher.MPI, ("mpirun", "a b"))]
+    done = subprocess.run(
+        ["/bin/sh", *words[1:]],
+        env={"PATH": str(folder), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_task_of_mpi_runs_the_library_that_its_worker_names_with_a_python_that_is_new_enough(tmp_path: Path) -> None:
+    (tmp_path / "sdk/swell_sdk/mpi").mkdir(parents=True)
+    (tmp_path / "sdk/swell_sdk/mpi/program.py").touch()
+    python = '#!/bin/sh\n[ "$1" = -c ] && exit 0\nfor word; do echo "[$word]"; done\n'
+    code, output, _ = started_with_mpi(tmp_path, python, SWELL_SDK=str(tmp_path / "sdk"))
+    first, *_, library, run, program, argument = output.splitlines()
+    assert (code, first, library) == (0, "[-I]", f"[{tmp_path}/sdk]")
+    assert (run, program, argument) == ("[run]", "[mpirun]", "[a b]")
+
+
+def test_a_task_of_mpi_says_what_its_machine_lacks(tmp_path: Path) -> None:
+    missing = "swell: --mpi needs Python 3.9 or newer as python3 on PATH, in each task\n"
+    assert started_with_mpi(tmp_path, OLD) == (127, "", missing)
+    (tmp_path / "uname").unlink()
+    missing = f"swell: --mpi needs the package swell-sdk; install it on {os.uname().nodename}, beside Swell\n"
+    assert started_with_mpi(tmp_path, "#!/bin/sh\n") == (127, "", missing)

@@ -135,6 +135,7 @@ def test_what_the_job_mounts_comes_first_and_hides_what_it_covers() -> None:
     )
     assert sources(PLAIN, Outside("/")) == ("/dev/shm",)
     assert sources(PLAIN, Outside("/a", "/a")) == ("/a", "/dev/shm")
+    assert sources(PLAIN, Outside("/", hostfile="/state/hostfile")) == ("/dev/shm", "/state/hostfile")
 
 
 def test_a_runtime_without_an_init_is_not_asked_for_one() -> None:
@@ -152,11 +153,19 @@ def test_what_the_client_itself_goes_by_is_handed_over_by_value() -> None:
 
 
 def test_variables_say_where_things_are_in_the_container() -> None:
-    told = {"KUBEFLOW_TRAINER_SERVER_TOKEN": "/state/token", "PYTHONPATH": "/mine", "RANK": "0"}
+    told = {
+        "KUBEFLOW_TRAINER_SERVER_TOKEN": "/state/token",
+        "PYTHONPATH": "/mine",
+        "RANK": "0",
+        "SWELL_HOSTFILE": "/state/tasks/7.1/hostfile",
+        "SWELL_SDK": "/lib",
+    }
     assert inside_variables(told, Container("image", ports=((1, 2),)), ("GPU-1", "GPU-2")) == {
         "KUBEFLOW_TRAINER_SERVER_TOKEN": "/swell/token",
         "PYTHONPATH": "/swell/sdk:/mine",
         "RANK": "0",
+        "SWELL_HOSTFILE": "/swell/hostfile",
+        "SWELL_SDK": "/swell/sdk",
         "SWELL_JOBS_SOCKET": "/swell/run/jobs.sock",
         "NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2",
     }

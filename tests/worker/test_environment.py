@@ -15,6 +15,7 @@ from swell.model.task_environment import OF_ONE_RANK, TF_TASKS_MAX, Ranks
 from swell.worker.environment import (
     CA_CHARACTERS_MAX,
     ServerSeen,
+    hostfile,
     image_variables,
     read_ca,
     run_variables,
@@ -77,6 +78,24 @@ def test_ranks_on_two_machines_are_told_one_place_to_meet_and_where_each_of_them
     assert [found[name] for name in names] == ["10.0.0.1", "4100", "10.0.0.1:2,10.0.0.2:1", "a,b", "1", "2", "2", "0"]
     workers = ["10.0.0.1:4100", "10.0.0.1:4101", "10.0.0.2:4102"]
     assert json.loads(found["TF_CONFIG"])["cluster"] == {"worker": workers}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "by_rank", "text"),
+    [
+        (("10.0.0.1", "10.0.0.2"), (0, 0, 1), "10.0.0.1 slots=2\n10.0.0.2 slots=1\n"),
+        (("10.0.0.2", "10.0.0.1"), (0, 1, 1), "10.0.0.2 slots=1\n10.0.0.1 slots=2\n"),
+        (("fd00::1", "b.lan"), (0, 1, 0), "fd00::1 slots=2\nb.lan slots=1\n"),
+        (("10.0.0.1", "10.0.0.1"), (0, 1, 1), "10.0.0.1 slots=3\n"),  # two workers of one machine
+    ],
+)
+def test_the_hostfile_has_the_slots_of_each_machine_in_the_order_of_ranks(addresses, by_rank, text):
+    meeting = Rendezvous(4100, addresses, by_rank)
+    assert hostfile(replace(LAUNCH, nodes=("a", "b"), world_size=3, rendezvous=meeting)) == text
+
+
+def test_the_hostfile_of_a_gang_on_one_machine_has_that_machine():
+    assert hostfile(LAUNCH) == "127.0.0.1 slots=2\n"
 
 
 def test_the_number_of_an_ipv6_host_stands_in_brackets_before_a_colon():

@@ -345,6 +345,7 @@ def _read(
         resize=ResizeMode(body.resize),
         suffix=body.suffix,
         in_images=body.in_images,
+        nodes=() if body.render else tuple(node.capacity for node in services.controller.snapshot.nodes),
         on_cluster=services.cluster is not None if not body.render else body.render == "kubernetes",
     )
     if body.manifest is not None:

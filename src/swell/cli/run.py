@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 EXIT_INTERRUPTED = 130  # as a shell has it for SIGINT
-LAUNCHERS = ("torchrun", "accelerate")
+LAUNCHERS = ("torchrun", "accelerate", "mpi")
 #: What is typed for an argument of `Client.submit`, where that is not its name with two dashes.
 OPTIONS = {
     "mounts": "--mount",
@@ -33,7 +33,7 @@ OPTIONS = {
     "inputs": "--input",
     "outputs": "--output",
     "uploaded": "--upload",
-    "launcher": "--torchrun or --accelerate",
+    "launcher": "--torchrun, --accelerate or --mpi",
 }
 
 
@@ -167,6 +167,11 @@ OPTIONS = {
     is_flag=True,
     help="Start the command with Accelerate's launcher: one rank per GPU, across all tasks.",
 )
+@click.option(
+    "--mpi",
+    is_flag=True,
+    help="Start the command, which is mpirun, in the first task; its ranks start in all tasks, on all machines.",
+)
 @click.option("-d", "--detach", is_flag=True, help="Print the job's id and return immediately.")
 @wait_for_nodes_option
 @state_option
@@ -193,6 +198,7 @@ def command(
     swell run --array 0-99%8 -- ./case.sh         reads JOB_COMPLETION_INDEX
     swell run --gpus 1..4 --epochs 20 -- python train.py     grows and shrinks at checkpoints
     swell run --gpus 1..4 --torchrun -- train.py             the same, one rank per GPU
+    swell run --tasks 2 --cpus 8 --mpi -- mpirun ./solve     16 ranks, also on two machines
     swell run --upload --output results/ -- python train.py  in a copy of this folder, on any machine
 
     The job runs in the current folder with your environment; a remote server (swell login) gets no environment,
@@ -237,7 +243,7 @@ def _launcher(options: dict[str, Any]) -> str | None:
 
     asked = [name for name in LAUNCHERS if options.pop(name)]
     if len(asked) > 1:
-        raise Rejected("--torchrun and --accelerate are both given; use only one of them")
+        raise Rejected(f"--{asked[0]} and --{asked[1]} are both given; use only one of them")
     return asked[0] if asked else None
 
 

@@ -20,7 +20,7 @@ from swell.model.assignment import Assignment
 from swell.model.attempt import Resume
 from swell.model.job import AttemptId, JobId, JobSpec, JobState, ResizeMode, Role
 from swell.model.launch import LaunchRole
-from swell.model.launcher import launch_words
+from swell.model.launcher import MPI_SLOTS, Launcher, launch_words
 from swell.model.plan import Plan, Preempt, Resize, SetSlots, Slot, Start, Weighed
 from swell.model.quantity import IndexSet
 from swell.model.reason import Code
@@ -256,6 +256,8 @@ def _role(spec: JobSpec, role: Role, width: int, measured_mib: int | None, first
     reserved = role.resources.with_share(measured_mib).gpu_memory_mib
     env = (*role.env, ("RESERVED_MEM", str(reserved))) if reserved else role.env
     beside = (role.numbered, first_rank, role.cpu_limit_milli)
+    if spec.launcher is Launcher.MPI and not role.resources.gpus and MPI_SLOTS not in dict((*spec.env, *env)):
+        env = (*env, (MPI_SLOTS, str(max(1, role.resources.cpus_milli // 1000))))
     if spec.launcher is not None:
         return LaunchRole(launch_words(spec.launcher, role.command), env, *beside)
     if not spec.rewrites_width:

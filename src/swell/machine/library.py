@@ -8,11 +8,14 @@ always copied: we may be installed where only root can go, such as below /root.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 PACKAGES = ("kubernetesdlprofile", "swell_sdk")
 
@@ -26,6 +29,15 @@ def library_folder(for_users: Path | None = None) -> str | None:
     if for_users is None and found[0].parent == found[1].parent and _is_alone(found[0].parent):
         return str(found[0].parent)
     return str(_copied(found, for_users or _own_cache()))
+
+
+def library_for_tasks(for_users: Path | None) -> str:
+    """Empty: it is not installed, or its copy cannot be written; tasks can do without."""
+    try:
+        return library_folder(for_users) or ""
+    except OSError as error:
+        log.warning("tasks are not told where the library for jobs is: %s", error)
+        return ""
 
 
 def installed_packages() -> tuple[str, ...]:

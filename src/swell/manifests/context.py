@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from swell.model.cluster import PriorityClass
 from swell.model.job import JobId, ResizeMode
+from swell.model.resources import Resources
 
 
 def _draw_id() -> str:
@@ -41,4 +42,5 @@ class Context:
     suffix: str = ""  #: added to the name of every manifest; empty: nothing is
     in_images: bool = False  #: AIchor manifests run in the image that they name, which is on this machine
     uploaded: str = ""  #: id of a folder that was sent with it; empty: none was
+    nodes: tuple[Resources, ...] = ()  #: what each machine has, were it empty; empty: nobody knows
     on_cluster: bool = False  #: Kubernetes runs it: objects are created as they are, and its API server checks them

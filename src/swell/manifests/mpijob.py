@@ -1,9 +1,10 @@
 """What does `apiVersion: kubeflow.org/v2beta1, kind: MPIJob` ask for?
 
 On Kubernetes the operator's object is created, and is a gang: the Launcher, whose `mpirun` reaches the Workers by ssh,
-and the Workers. On this machine `mpirun` starts the ranks itself, so the job is one task, the Launcher's command, which
-holds what the Launcher and all Workers ask for together. As with the operator, Open MPI finds `slotsPerWorker` slots
-for each Worker.
+and the Workers. On machines of our own `mpirun` starts the ranks itself. Where one machine has room for all, the job is
+one task, the Launcher's command, which holds what the Launcher and all Workers ask for together. Where none has, it is
+a gang of them, in which `mpirun` reaches the Workers through Swell (`swell_sdk/mpi`). As with the operator, Open MPI
+finds `slotsPerWorker` slots for each Worker.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from swell.manifests.job import read_limit
 from swell.manifests.metadata import ObjectIdentity, read_object
 from swell.manifests.podspec import RETRIES_DEFAULT, Pod, read_seconds, read_template
 from swell.model.job import JobSpec
+from swell.model.launcher import MPI_SLOTS, Launcher
 from swell.model.quantity import COUNT_MAX
+from swell.model.resources import Resources
 
 RESTARTS = ("Always", "OnFailure", "Never")
 MPIJOB = Fields(
@@ -63,7 +66,13 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
     slots = _slots(spec, workers)
     limit = read_limit(policy, "backoffLimit", "spec.runPolicy")
     check_replicas(identity, 1 + (workers.count if workers else 0))
-    parts = _pods(spec, launcher, workers) if context.on_cluster else _process(spec, launcher, workers, slots)
+    is_spread = not context.on_cluster and workers is not None and _is_too_large(launcher, workers, spec, context)
+    if context.on_cluster:
+        parts = _pods(spec, launcher, workers)
+    elif is_spread and workers is not None:
+        parts = _spread(spec, launcher, workers, slots)
+    else:
+        parts = _process(spec, launcher, workers, slots)
     pods = (launcher.pod, *([workers.pod] if workers and context.on_cluster else []))
     found = make_spec(
         identity,
@@ -75,7 +84,9 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         deadline_s=read_seconds(policy, "activeDeadlineSeconds", "spec.runPolicy", low=1),
         is_held=is_true(policy.get("suspend"), "spec.runPolicy.suspend"),
     )
-    return found if context.on_cluster else replace(found, notes=(*found.notes, *_notes(workers)))
+    if context.on_cluster:
+        return found
+    return replace(found, notes=(*found.notes, *_notes(workers)), launcher=Launcher.MPI if is_spread else None)
 
 
 def _pods(spec: dict[str, Any], launcher: MpiReplicas, workers: MpiReplicas | None) -> tuple[Part, ...]:
@@ -93,6 +104,30 @@ def _pods(spec: dict[str, Any], launcher: MpiReplicas, workers: MpiReplicas | No
 def _process(spec: dict[str, Any], launcher: MpiReplicas, workers: MpiReplicas | None, slots: int) -> tuple[Part, ...]:
     _refuse_hostfile(launcher.container)
     return (Part("launcher", _whole(launcher, workers, _variables(spec, slots)), 1),)
+
+
+def _is_too_large(launcher: MpiReplicas, workers: MpiReplicas, spec: dict[str, Any], context: Context) -> bool:
+    """Is there no machine that has room for all of it, and more than one? Only of Open MPI several can be used."""
+    if len(context.nodes) < 2 or _implementation(spec) != "OpenMPI":
+        return False
+    whole = _whole(launcher, workers, {})
+    gpus, _ = whole.gpus or NONE
+    needs = Resources(whole.cpus_milli, whole.memory_mib, gpus)
+    return not any(needs.fits_in(node) for node in context.nodes)
+
+
+def _spread(spec: dict[str, Any], launcher: MpiReplicas, workers: MpiReplicas, slots: int) -> tuple[Part, ...]:
+    """What a Worker runs is decided by `mpirun`; its size and its variables are its own."""
+    _refuse_hostfile(launcher.container)
+    first, other = launcher.container, workers.container
+    each = _slots_each(spec)
+    told = {"K_MPI_JOB_ROLE": "worker", MPI_SLOTS: str(each), **ROOT, **dict(other.env)}
+    led = {"K_MPI_JOB_ROLE": "launcher", MPI_SLOTS: str(slots - each * workers.count), **ROOT, **dict(first.env)}
+    like = replace(other, command=first.command, workdir=first.workdir, env=tuple(sorted(told.items())))
+    return (
+        Part("launcher", replace(first, env=tuple(sorted(led.items()))), 1, launcher.pod.rules),
+        Part("worker", like, workers.count, workers.pod.rules),
+    )
 
 
 def _replicas(value: object, identity: ObjectIdentity, context: Context) -> tuple[MpiReplicas, MpiReplicas | None]:
@@ -131,18 +166,24 @@ def _with_a_command(template: Any) -> Any:
 
 
 def _slots(spec: dict[str, Any], workers: MpiReplicas | None) -> int:
-    each = spec.get("slotsPerWorker")
-    slots = 1 if each is None else whole_number(each, "spec.slotsPerWorker", low=1, high=COUNT_MAX)
     with_launcher = is_true(spec.get("runLauncherAsWorker"), "spec.runLauncherAsWorker") or workers is None
-    return slots * ((workers.count if workers else 0) + with_launcher)
+    return _slots_each(spec) * ((workers.count if workers else 0) + with_launcher)
+
+
+def _slots_each(spec: dict[str, Any]) -> int:
+    each = spec.get("slotsPerWorker")
+    return 1 if each is None else whole_number(each, "spec.slotsPerWorker", low=1, high=COUNT_MAX)
+
+
+def _implementation(spec: dict[str, Any]) -> str:
+    given = spec.get("mpiImplementation")
+    return "OpenMPI" if given is None else take_choice(given, IMPLEMENTATIONS, "spec.mpiImplementation")
 
 
 def _variables(spec: dict[str, Any], slots: int) -> dict[str, str]:
     """As the operator gives them. MPICH and Intel MPI start as many ranks on one machine as they are told to."""
-    given = spec.get("mpiImplementation")
-    implementation = "OpenMPI" if given is None else take_choice(given, IMPLEMENTATIONS, "spec.mpiImplementation")
     role = {"K_MPI_JOB_ROLE": "launcher"}
-    return {**role, **open_mpi_variables(slots)} if implementation == "OpenMPI" else role
+    return {**role, **open_mpi_variables(slots)} if _implementation(spec) == "OpenMPI" else role
 
 
 def open_mpi_variables(slots: int) -> dict[str, str]:
@@ -187,4 +228,4 @@ def _refuse_hostfile(container: ContainerFields) -> None:
 def _notes(workers: MpiReplicas | None) -> tuple[str, ...]:
     if workers is None or workers.container.command == ("sshd",):
         return ()
-    return (f"{WHERE}.Worker: its command has no effect: mpirun starts the ranks on this machine itself",)
+    return (f"{WHERE}.Worker: its command has no effect: mpirun starts the ranks itself",)

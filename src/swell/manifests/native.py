@@ -30,7 +30,7 @@ from swell.manifests.fields import (
 )
 from swell.manifests.native_roles import read_tasks
 from swell.manifests.notify import read_notify
-from swell.model.job import GRACE_S_DEFAULT, JobSpec, ResizeMode
+from swell.model.job import GRACE_S_DEFAULT, Array, JobSpec, ResizeMode
 from swell.model.launcher import BadCommand, Launcher, launch_words
 from swell.model.placement import PlacementRules
 from swell.model.quantity import (
@@ -114,7 +114,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         idle=gpus.read_idle(spec, tasks.resources),
         container=read_container(spec, workdir, is_one_task=tasks.is_one, on_cluster=context.on_cluster),
         notes=(*notes, *rule_notes, *job_files.notes(files), *without_effect(sorted(given))),
-        launcher=_launcher(spec.get("launcher"), command),
+        launcher=_launcher(spec.get("launcher"), command, tasks.array, on_cluster=context.on_cluster),
         files=files,
         secrets=secrets,
     )
@@ -143,10 +143,17 @@ def _workdir(spec: dict[str, Any], here: str, *, has_files: bool) -> str:
     return job_files.read_inner_folder(spec.get("workdir"))
 
 
-def _launcher(value: object, command: tuple[str, ...]) -> Launcher | None:
+def _launcher(value: object, command: tuple[str, ...], array: Array | None, *, on_cluster: bool) -> Launcher | None:
     if value is None:
         return None
     launcher = Launcher(take_choice(value, tuple(Launcher), "launcher"))
+    if launcher is Launcher.MPI and array is not None:
+        raise Rejected(
+            "launcher mpi with array: each task of an array is alone, and mpirun finds the slots of its one task "
+            "without it; leave launcher out"
+        )
+    if launcher is Launcher.MPI and on_cluster:
+        raise Rejected("launcher mpi: on Kubernetes the MPI operator starts the ranks; submit an MPIJob")
     try:
         launch_words(launcher, command)
     except BadCommand as error:

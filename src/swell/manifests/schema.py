@@ -38,7 +38,10 @@ SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 #: of our own notation: type of the value in a schema, and what it means
 NATIVE_FIELDS: dict[str, tuple[Any, str]] = {
     "command": ("words", "The program and its arguments. No shell is in between."),
-    "launcher": ("text", "torchrun or accelerate: starts the command once for each GPU of a task."),
+    "launcher": (
+        "text",
+        "torchrun or accelerate: starts the command once for each GPU of a task; mpi: the command is mpirun.",
+    ),
     "roles": ("list", "Several kinds of tasks, in the order of ranks, instead of these fields in spec."),
     "gpus": ("amount", "GPUs of each task: 2, or a range 1..4 for one task."),
     "gpuMemory": (

@@ -1,4 +1,4 @@
-"""How are the ranks of a task started, one for each of its GPUs?
+"""How are the ranks of a task started?
 
 PyTorch's launchers do it (`torchrun`, and Accelerate's, which is one with more around it). A task is a node to them:
 several tasks meet at the address that Swell gives the gang. How many GPUs a task has differs from attempt to attempt,
@@ -6,6 +6,9 @@ so the launcher is told by the task's own variables when it starts.
 
 The launcher is a module of the Python that runs the script, not a program on PATH: an environment that is not
 activated, or a `torchrun` of another one, is a common mistake, and shows only as a missing package much later.
+
+`mpi` is the other way round: the command, run in the first task, is the launcher (`mpirun`), and a task is a host to
+it. `swell_sdk/mpi` is what runs in all of them.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.comm
 class Launcher(StrEnum):
     TORCHRUN = "torchrun"
     ACCELERATE = "accelerate"
+    MPI = "mpi"
 
 
 #: beside torch itself
@@ -51,12 +55,32 @@ exec "$python" {options} "$@"
 """
 
 
+#: `-I`: what the job has in its folder and its PYTHONPATH is for its ranks
+MPI_SCRIPT = """\
+for python in python3 /usr/bin/python3 python; do
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null && break
+  python=
+done
+[ -n "$python" ] || { echo "swell: --mpi needs Python 3.9 or newer as python3 on PATH, in each task" >&2; exit 127; }
+[ -r "${SWELL_SDK-}/swell_sdk/mpi/program.py" ] || {
+  echo "swell: --mpi needs the package swell-sdk; install it on $(uname -n), beside Swell" >&2
+  exit 127
+}
+exec "$python" -I -c 'import sys; sys.path.insert(0, sys.argv.pop(1))
+from swell_sdk.mpi.program import main
+sys.exit(main(sys.argv[1:]))' "$SWELL_SDK" run "$@"
+"""
+MPI_SLOTS = "SWELL_MPI_SLOTS"  # how many ranks a launcher may start in a task
+
+
 class BadCommand(ValueError):
     """What a launcher cannot start, in words."""
 
 
 def launch_words(launcher: Launcher, command: tuple[str, ...]) -> tuple[str, ...]:
-    """The command of a task that starts `command` once for each of its GPUs."""
+    """The command of a task that starts `command` once for each of its GPUs, or as MPI's launcher."""
+    if launcher is Launcher.MPI:
+        return ("sh", "-c", MPI_SCRIPT, "swell", *command)
     script = SCRIPT.format(launcher=launcher, package=PACKAGES[launcher], options=OPTIONS[launcher])
     return ("sh", "-c", script, "swell", *_split(launcher, command))
 

@@ -36,6 +36,7 @@ OF_ONE_RANK = frozenset(
         "TORCHELASTIC_RESTART_COUNT",
         "TORCHELASTIC_MAX_RESTARTS",
         "TORCHELASTIC_USE_AGENT_STORE",
+        "SWELL_MPI_SLOTS",
     }
 )
 #: what a job that submits another must not pass on: it would report in the wrong name
@@ -51,6 +52,7 @@ OF_ONE_ATTEMPT = frozenset(
         "SWELL_CHECKPOINT",
         "SWELL_WIDTH",
         "SWELL_GRACE_S",
+        "SWELL_HOSTFILE",
         "SWELL_STEPS_DONE",
         "SWELL_STEPS_TOTAL",
         "SWELL_SAMPLES_DONE",
@@ -77,6 +79,7 @@ IDENTITY = frozenset(
         "MASTER_ADDR",
         "MASTER_PORT",
         "SWELL_HOSTS",
+        "SWELL_SDK",
         "JOB_UUID",
         "JOB_RESTARTED",
         "CUDA_VISIBLE_DEVICES",

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from swell.files.shared_cache import SharedCache, default_bytes_max
 from swell.machine.boot_clock import clock
+from swell.machine.library import library_for_tasks
 from swell.machine.removal import Eraser
 from swell.machine.server_address import ServerAddress
 from swell.machine.worker_folder import WorkerFolder
@@ -416,6 +417,7 @@ class Agent:
             self._files,
             self._server_seen(),
             image_variables(os.environ, find_backend(os.environ)) if self._options.is_remote else {},
+            library_for_tasks(None if self._options.users_runtime is None else self._own.library),
         )
 
     def _server_seen(self) -> ServerSeen | None:

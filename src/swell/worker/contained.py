@@ -71,6 +71,7 @@ class ContainedTasks:
         self._killed: set[int] = set()
         self.prepare, self.take_lanes = outer.prepare, outer.take_lanes
         self.start_beside = outer.start_beside
+        self.write_hostfile = outer.write_hostfile
         self.has_left_nothing = outer.has_left_nothing
         self.bury = outer.bury
         self.members = outer.members
@@ -116,7 +117,8 @@ class ContainedTasks:
     def _outside(self, env: dict[str, str]) -> Outside:
         token = env.get("KUBEFLOW_TRAINER_SERVER_TOKEN", "")
         sockets = str(self._sockets) if self._sockets and needs_socket(env, self._container) else ""
-        return Outside(self._launch.workdir, env.get("SWELL_CHECKPOINTS", ""), token, sockets, self._library())
+        hosts = env.get("SWELL_HOSTFILE", "")
+        return Outside(self._launch.workdir, env.get("SWELL_CHECKPOINTS", ""), token, sockets, self._library(), hosts)
 
     def _library(self) -> tuple[str, ...]:
         return installed_packages()

@@ -29,6 +29,7 @@ from swell.worker.limits import TaskLimits, shares_of
 SDK = f"{INSIDE}/sdk"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the machine's: a container's own 64 MB are too few for data loaders and NCCL
 TOKEN = f"{INSIDE}/token"
+HOSTFILE = f"{INSIDE}/hostfile"
 RUN = f"{INSIDE}/run"
 CODE_WITHIN_S = 10  # a container that has ended tells its code at once, unless its monitor was killed with it
 
@@ -114,6 +115,7 @@ class Outside:
     token: str = ""  #: a file; empty: none
     sockets: str = ""  #: the folder of the socket that jobs report through; empty: none
     packages: tuple[str, ...] = ()  #: the in-job library's folders
+    hostfile: str = ""  #: empty: it is alone
 
 
 def render_run(
@@ -198,6 +200,10 @@ def inside_variables(variables: dict[str, str], container: Container, devices: t
     moved = {"PYTHONPATH": f"{SDK}:{own_path}" if own_path else SDK}
     if "KUBEFLOW_TRAINER_SERVER_TOKEN" in variables:
         moved["KUBEFLOW_TRAINER_SERVER_TOKEN"] = TOKEN
+    if "SWELL_HOSTFILE" in variables:
+        moved["SWELL_HOSTFILE"] = HOSTFILE
+    if "SWELL_SDK" in variables:
+        moved["SWELL_SDK"] = SDK
     if needs_socket(variables, container):
         moved["SWELL_JOBS_SOCKET"] = f"{RUN}/{SOCKET_NAME}"
     # Images of NVIDIA say "all"; without a GPU of its own a task must see none.
@@ -249,6 +255,7 @@ def _mounted(container: Container, outside: Outside) -> list[tuple[str, str, boo
     ours = [(package, f"{SDK}/{PurePosixPath(package).name}", True) for package in outside.packages]
     ours += [(outside.token, TOKEN, True)] if outside.token else []
     ours += [(outside.sockets, RUN, True)] if outside.sockets else []
+    ours += [(outside.hostfile, HOSTFILE, True)] if outside.hostfile else []
     # A folder that one of the job's own mounts covers is in the container already, or means another one there.
     covering = [PurePosixPath(target) for _, target, _ in asked]
     own = [one for one in own if not any(PurePosixPath(one[0]).is_relative_to(place) for place in covering)]

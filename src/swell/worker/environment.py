@@ -88,9 +88,17 @@ def with_image(caller: Mapping[str, str], image: Mapping[str, str]) -> dict[str,
 
 
 def run_variables(
-    launch: Launch, caller: dict[str, str], *, store: str, port: int, server: ServerSeen | None = None
+    launch: Launch,
+    caller: dict[str, str],
+    *,
+    store: str,
+    port: int,
+    server: ServerSeen | None = None,
+    library: str = "",
 ) -> dict[str, str]:
-    """What all tasks of a launch share. `port`: free on this machine; `server`: None if it is on this machine."""
+    """What all tasks of a launch share. `port`: free on this machine; `server`: None if it is on this machine;
+    `library`: the folder of the in-job library, empty if there is none.
+    """
     own = dict(launch.own) if server is None else server.variables(dict(launch.own))
     meeting = launch.rendezvous
     inherited = {name: text for name, text in caller.items() if name not in OF_ONE_ATTEMPT | OF_ONE_RANK}
@@ -112,6 +120,7 @@ def run_variables(
         "MASTER_ADDR": LOOPBACK if meeting is None else meeting.address_of(0),
         "MASTER_PORT": str(port if meeting is None else meeting.port),
         "SWELL_HOSTS": ",".join(f"{_bracketed(address)}:{count}" for address, count in _ranks_by_host(launch)),
+        **({"SWELL_SDK": library} if library else {}),
     }
 
 
@@ -162,6 +171,11 @@ def _ranks_by_host(launch: Launch) -> list[tuple[str, int]]:
     """Each machine's address with its number of ranks, in the order of ranks: what `mpirun --host` takes."""
     world_size = 1 if launch.is_array else launch.world_size
     return list(Counter(_hosts(launch, world_size)).items())
+
+
+def hostfile(launch: Launch) -> str:
+    """The same for `mpirun --hostfile`. Addresses: the machines' names need not resolve."""
+    return "".join(f"{address} slots={count}\n" for address, count in _ranks_by_host(launch))
 
 
 def _bracketed(address: str) -> str:

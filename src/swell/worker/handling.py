@@ -34,6 +34,9 @@ class Handling(Protocol):
         Empty: they have none. None: whoever they are for is not known here, and gets nothing.
         """
 
+    def write_hostfile(self, text: str) -> str:
+        """For the tasks of a gang, who may read it: its path."""
+
     def environment(self, shared: dict[str, str]) -> dict[str, str]:
         """Of what runs on the machine beside them."""
 

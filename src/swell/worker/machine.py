@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from swell.machine.log_limit import LogWatch
 from swell.model.cluster import DeviceId
-from swell.model.launch import Lane, TaskSeen
+from swell.model.launch import Lane, Launch, TaskSeen
 from swell.worker.cgroups import Groups
 from swell.worker.containers import Runtime
 from swell.worker.devicefilter import Number
+from swell.worker.environment import ServerSeen, run_variables
 from swell.worker.limits import PROCESSES_MAX, TaskLimits
 
 if TYPE_CHECKING:
-    from swell.worker.environment import ServerSeen
     from swell.worker.job_files import JobFolders
     from swell.worker.run import Run
 
@@ -101,6 +101,11 @@ class Machine:
     files: JobFolders | None = None  #: of jobs that bring their own; None: none can come
     server: ServerSeen | None = None  #: how tasks here reach a server elsewhere; None: as the server says
     image: Mapping[str, str] = field(default_factory=dict)  #: variables of the container that the worker is in
+    library: str = ""  #: the folder of the in-job library, as tasks that are processes see it; empty: there is none
+
+    def variables_of(self, launch: Launch, known: dict[str, str], *, port: int) -> dict[str, str]:
+        """What all tasks of a launch share here. `known`: the caller's variables."""
+        return run_variables(launch, known, store=self.store, port=port, server=self.server, library=self.library)
 
     def limits_of(self, lane: Lane | None, *, extra_mib: int = 0) -> TaskLimits:
         """What a task in this lane may take; None: one that has none, without GPUs. `extra_mib`: of what runs it."""

@@ -65,6 +65,11 @@ class PlainTasks:
             Path(own["SWELL_CHECKPOINTS"]).mkdir(parents=True, exist_ok=True)
         return str(token)
 
+    def write_hostfile(self, text: str) -> str:
+        path = self._folder / "hostfile"
+        path.write_text(text)
+        return str(path)
+
     def environment(self, shared: dict[str, str]) -> dict[str, str]:
         return shared
 

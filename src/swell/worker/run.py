@@ -37,7 +37,7 @@ from swell.model.plan import ENDLESS
 from swell.model.quantity import IndexSet
 from swell.worker import processes, tasks, tensorboard
 from swell.worker.backlog import Backlog
-from swell.worker.environment import known_variables, run_variables, task_variables, with_image
+from swell.worker.environment import hostfile, known_variables, task_variables, with_image
 from swell.worker.folder_meter import DISK_PROBLEMS, disk_trouble
 from swell.worker.handling import handling_of, refuse_user
 from swell.worker.machine import Alive, Machine
@@ -185,6 +185,8 @@ class Run:
         if token:
             self._shared["KUBEFLOW_TRAINER_SERVER_TOKEN"] = token
         launch, logdir = self.launch, self.launch.tensorboard
+        if not launch.is_array and launch.world_size > 1:
+            self._shared["SWELL_HOSTFILE"] = self._handling.write_hostfile(hostfile(launch))
         if logdir is not None:
             port = self.port + launch.world_size  # above those that TF_CONFIG names
             env = self._handling.environment(self._shared)
@@ -394,8 +396,7 @@ class Run:
             self._shared = self._variables(launch)
 
     def _variables(self, launch: Launch) -> dict[str, str]:
-        machine = self._machine
-        return run_variables(launch, self._known, store=machine.store, port=self.port, server=machine.server)
+        return self._machine.variables_of(launch, self._known, port=self.port)
 
     # -- what is seen ------------------------------------------------------------------------------------------
 

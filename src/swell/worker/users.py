@@ -51,16 +51,24 @@ class UserTasks(PlainTasks):
             return None  # the tasks' own start says so
         if "SWELL_TOKEN" not in own:
             return ""
-        token = self._box.tokens / str(self._launch.attempt)
-        token.unlink(missing_ok=True)
-        with os.fdopen(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "w") as file:
-            file.write(own["SWELL_TOKEN"])
-            os.fchown(file.fileno(), self._found.uid, self._found.gid)
+        token = self._hand(str(self._launch.attempt), own["SWELL_TOKEN"])
         checkpoints = Path(own["SWELL_CHECKPOINTS"])
         if checkpoints == self._box.checkpoints / str(self._launch.attempt.job):  # any other is theirs to make
             checkpoints.mkdir(mode=0o700, exist_ok=True)
             os.chown(checkpoints, self._found.uid, self._found.gid, follow_symlinks=False)
-        return str(token)
+        return token
+
+    def write_hostfile(self, text: str) -> str:
+        return self._hand(f"{self._launch.attempt}.hosts", text)
+
+    def _hand(self, name: str, text: str) -> str:
+        """A file that the user may read, and nobody else."""
+        path, user = self._box.tokens / name, self.user
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "w") as file:
+            file.write(text)
+            os.fchown(file.fileno(), user.uid, user.gid)
+        return str(path)
 
     def start_beside(self, argv: Sequence[str], env: dict[str, str]) -> int:
         keeper = self.start_in(self._launch.workdir, tensorboard.NAME, None, tuple(argv), env)
@@ -108,4 +116,5 @@ class UserTasks(PlainTasks):
         super().clean_up()
         if self._tensorboard_keeper is not None:
             processes.reap(self._tensorboard_keeper)
-        (self._box.tokens / str(self._launch.attempt)).unlink(missing_ok=True)
+        for name in (str(self._launch.attempt), f"{self._launch.attempt}.hosts"):
+            (self._box.tokens / name).unlink(missing_ok=True)

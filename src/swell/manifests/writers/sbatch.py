@@ -10,7 +10,7 @@ from swell.manifests.writers.kubernetes import common_losses
 from swell.manifests.writers.rendering import Rendering, is_elastic, lost, width_text
 from swell.manifests.writers.variables import communication_backend, gpus_of, lost_variables
 from swell.model.job import GRACE_S_DEFAULT, Dimension, JobSpec
-from swell.model.launcher import launch_words
+from swell.model.launcher import Launcher, launch_words
 from swell.model.task_environment import Ranks, ranks_of
 
 TARGET = "an sbatch script"
@@ -70,6 +70,8 @@ def _told(spec: JobSpec) -> dict[str, str]:
 
 def _command(spec: JobSpec) -> str:
     command = spec.roles[0].command
+    if spec.launcher is Launcher.MPI:  # of a step of Slurm's it would see one task
+        return shlex.join(command)
     words = command if spec.launcher is None else launch_words(spec.launcher, command)
     if not _is_gang(spec):
         return shlex.join(["srun", *words])
@@ -153,6 +155,7 @@ def _losses(spec: JobSpec) -> tuple[str, ...]:
             "cpuLimit": any(role.cpu_limit_milli for role in spec.roles),
             "rules about nodes": any(role.rules is not None for role in spec.roles),
             "the pod group": spec.pod_group,
+            "a rank for each CPU or GPU of a task": spec.launcher is Launcher.MPI,
             **common_losses(spec),
             **lost_variables(spec, _written(spec)),
         },
