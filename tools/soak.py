@@ -37,7 +37,7 @@ BROWSERS = (BROWSER, "chromium", "google-chrome")
 WITH_FRAMEWORKS = {
     LIGHTNING_15: ("kubeprofiler with Lightning",),
     PYTORCH: ("lightning", "kubeprofiler with Lightning", "torchrun", "Trainer", "Trainer by accelerate"),
-    TENSORFLOW: ("Keras",),
+    TENSORFLOW: ("Keras", "Keras, one task"),
 }
 #: Whose commands in examples/README.md are typed as they are written there.
 WRITTEN = {
@@ -138,7 +138,7 @@ def frameworks(_: int, __: int) -> tuple[str, list[str]]:
     """Real Lightning (1.5 and current), Trainer, Accelerate, torchrun, Keras: two ranks, then one; as without Swell."""
     sys.path.insert(0, str(ROOT / "tests"))
     from e2e.as_written import play_written
-    from e2e.frameworks import CASES, play
+    from e2e.frameworks import CASES, play, play_inside
 
     problems = []
     for environment, names in WITH_FRAMEWORKS.items():
@@ -147,6 +147,7 @@ def frameworks(_: int, __: int) -> tuple[str, list[str]]:
         for name in () if problem else names:
             print(f"frameworks: {name}, in {environment.name} ...", flush=True)
             problems += play(name, str(environment.python))
+            problems += play_inside(name, str(environment.python)) if CASES[name].stops_inside else []
         for script in () if problem else WRITTEN[environment]:
             print(f"frameworks: {script} as examples/README.md has it, in {environment.name} ...", flush=True)
             problems += play_written(script, str(environment.python))

@@ -11,10 +11,11 @@ import time
 
 import lightning.pytorch as pl
 import torch
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import swell_sdk
 from swell_sdk.lightning import SwellCallback
+from swell_sdk.torch import ResumableSampler
 
 BATCH = 64  # of all ranks together
 STEP_S = float(os.environ.get("STEP_S", "0"))  # how long a step pretends to take, on one GPU
@@ -44,12 +45,13 @@ class Model(pl.LightningModule):
             print(f"epoch {self.current_epoch + 1}: loss {loss:.9f} in {told}", flush=True)
 
     def train_dataloader(self):  # type: ignore[no-untyped-def]
-        """With a sampler of our own: Lightning's, which is for several ranks only, has another order."""
+        """With a sampler that goes on inside an epoch: Lightning's own begins it again."""
         inputs = torch.rand(512, 4, generator=torch.Generator().manual_seed(7))
         data = TensorDataset(inputs, (inputs**2).sum(dim=1, keepdim=True))
-        ranks = self.trainer.num_devices * self.trainer.num_nodes  # as many as there should be
-        sampler = DistributedSampler(data, num_replicas=ranks, rank=self.trainer.global_rank, shuffle=False)
-        return DataLoader(data, batch_size=BATCH // ranks, sampler=sampler)
+        sampler = ResumableSampler(
+            data, BATCH // self.trainer.world_size, rank=self.trainer.global_rank, world_size=self.trainer.world_size
+        )
+        return DataLoader(data, batch_sampler=sampler)
 
     def configure_optimizers(self):  # type: ignore[no-untyped-def]
         return torch.optim.Adam(self.parameters(), lr=0.01)
@@ -65,6 +67,7 @@ def main() -> None:
         callbacks=[SwellCallback()],
         default_root_dir=run.folder,
         enable_checkpointing=False,  # the callback saves
+        use_distributed_sampler=False,  # the sampler above deals out the samples
         enable_progress_bar=False,
         logger=False,
     )

@@ -135,3 +135,37 @@ def test_one_that_can_save_at_any_step_is_resized_before_its_first_checkpoint_an
     stage.done(stage.controller.scale(job, 1, by="ann", is_now=False))
     stage.cycle(1.0)
     assert stage.control(job) == Control(1, stop_at_step=(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "chosen"), [(None, (3, 51)), (52, (3, 51)), (51, (4, 0)), (48, (4, 3)), (20, (5, 11))]
+)
+def test_where_its_epoch_ends_before_that_step_one_of_a_later_epoch_is_chosen(
+    stage: Stage, steps_per_epoch: int | None, chosen: tuple[int, int]
+) -> None:
+    """Ranks that were asked to stop far behind the end of their epoch stopped at its end, before all had heard of it:
+    one of them went on into the next epoch and waited for the others, which had left.
+    """
+    job = gang_that_can_stop(stage)
+    stage.say(job, steps=(10, 5.0), steps_per_epoch=steps_per_epoch)
+    for rank in range(2):
+        at_step(stage, job, rank, 48, of=2, asked=True)
+    stage.cycle(0.0)
+    assert stage.control(job).stop_at_step == chosen
+
+
+def test_of_an_epoch_in_which_it_resumed_it_has_fewer_steps_to_do(stage: Stage) -> None:
+    job = gang_that_can_stop(stage)
+    stage.say(job, steps=(10, 5.0), steps_per_epoch=100)
+    for rank in range(2):
+        at_step(stage, job, rank, 48, of=2, asked=True)
+    inside(stage, job, 3.0, 60)
+    stage.finish(job, 75, seconds=1.0)
+    stage.begin(job)
+    for rank in range(2):
+        at_step(stage, job, rank, 38, of=2)
+    stage.done(stage.controller.requeue(job, by="ann", is_now=False))
+    for rank in range(2):
+        at_step(stage, job, rank, 38, of=2, asked=True)
+    stage.cycle(0.0)
+    assert stage.control(job).stop_at_step == (4, 1), "it does 40 of the 100"

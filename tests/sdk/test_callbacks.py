@@ -137,6 +137,40 @@ def test_a_trainer_of_several_processes_yields_at_the_end_of_an_epoch(
     assert server.checkpoints()[-1] == (2, "checkpoint-8")
 
 
+def test_ranks_of_a_trainer_stop_at_the_step_that_was_chosen_and_go_on_after_it(
+    start: Callable[..., Script], server: Server, folder: Path
+) -> None:
+    """A Trainer of several ranks went on to the end of its epoch, which may be hours away."""
+    ranks = [start(TRAINER, EPOCHS_TO_BE_DONE="3", RANK=str(rank), WORLD_SIZE="2", **PATH) for rank in range(2)]
+    for one in ranks:
+        pass_gates(one, "step 6")
+    server.order_step(tell=True)
+    server.wait(lambda: {poll["rank"] for poll in server.polls if poll["known"] == "?"} == {"0", "1"}, "both to tell")
+    where = {poll["rank"]: (poll["epoch"], poll["step"], poll["of"]) for poll in server.polls if poll["known"] == "?"}
+    assert where == {"0": ("1", "1", "2"), "1": ("1", "1", "2")}, "the step under way is not done"
+    server.order_step((1, 3))
+    for rank in "01":
+        server.wait(
+            lambda rank=rank: any((poll["rank"], poll["known"]) == (rank, "@1.3") for poll in server.polls),
+            f"rank {rank} to hear of it",
+        )
+    assert [finish(one)[:2] for one in ranks] == [(75, ["step 7"]), (75, ["step 7"])]
+    saved = [one["checkpoint"] for one in server.reports if "checkpoint" in one][-1]
+    assert {name: saved[name] for name in ("epochs_done", "path", "steps_done", "steps_total")} == {
+        "epochs_done": 1,
+        "path": "checkpoint-7",
+        "steps_done": 3,
+        "steps_total": 4,
+    }
+
+    server.order_step(None)
+    told = {"EPOCHS_DONE": "1", "SWELL_STEPS_DONE": "3", "SWELL_CHECKPOINT": str(folder / "checkpoint-7")}
+    again = start(TRAINER, EPOCHS_TO_BE_DONE="3", JOB_RESTARTED="TRUE", **told, **PATH)
+    pass_gates(again, "step 8")
+    assert finish(again) == (0, ["step 9", "step 10", "step 11", "step 12", "finished"], "")
+    assert server.epochs() == [1, 3], "how long the second took nobody knows: a part of it was done before"
+
+
 @pytest.mark.parametrize(
     "how", ["state=state", "trainer_state=vars(state)", "tc_metrics={'trainer_state': vars(state)}"]
 )

@@ -10,7 +10,6 @@ The Trainer saves by itself, when its arguments say; asked to stop it saves once
 from __future__ import annotations
 
 import importlib
-import math
 from typing import Any, Dict, Optional
 
 from swell_sdk import trainer
@@ -34,15 +33,21 @@ class SwellCallback(_Callback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self._run = attach(rank=args.process_index)
+        self._run.note_world(getattr(args, "world_size", 1))
         self._run.news.epochs_total = trainer.epochs_total(state, args)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.run.note_epoch_begun(trainer.epochs_done(state))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """One process can save anywhere; several can only agree on the end of an epoch."""
+        """The Trainer saves at any step, and skips the data before it when it resumes, unless its arguments say not to.
+        Ranks agree: each compares its own step with the same number."""
         self.run.step_done()
-        if getattr(args, "world_size", 1) == 1 and self._is_urgent() and not _is_last_step(state):
+        if getattr(args, "ignore_data_skip", False):
+            return
+        self.run.news.steps_per_epoch = trainer.steps_per_epoch(state)
+        self.run.tell_can_stop()
+        if self.run.stops_here() and not trainer.is_epoch_over(state):
             self._stop(control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **_: Any) -> None:
@@ -64,15 +69,7 @@ class SwellCallback(_Callback):  # type: ignore[misc]
         if self._is_yielding:
             self.run.leave()
 
-    def _is_urgent(self) -> bool:
-        return self.run.should_yield() and (self.run.orders.terminated or self.run.orders.yield_now)
-
     def _stop(self, control: Any) -> None:
         self._is_yielding = True
         control.should_save = True
         control.should_training_stop = True
-
-
-def _is_last_step(state: Any) -> bool:
-    most = trainer.read(state, "max_steps", math.inf)
-    return bool(trainer.read(state, "global_step", 0) >= most)

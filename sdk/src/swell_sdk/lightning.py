@@ -6,6 +6,10 @@
 
 Saves at the end of every epoch, on every rank as Lightning wants it. Strategies that write one file per rank
 (sharded FSDP, DeepSpeed) need `SwellCallback(save=False)` and a `ModelCheckpoint` of their own.
+
+Lightning 2 goes on inside an epoch with the step that its checkpoint tells, but reads the loader from its beginning.
+So it stops inside an epoch only where the loader's batch sampler is a `swell_sdk.torch.ResumableSampler`, which begins
+where the attempt before stopped (with `Trainer(use_distributed_sampler=False)`, since it deals out the samples itself).
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ import importlib
 from typing import Any, Optional
 
 from swell_sdk.attachment import attach
-from swell_sdk.run import Run
+from swell_sdk.news import Inside
+from swell_sdk.run import Run, Saving
+from swell_sdk.voice import say
 
 
 def _callback() -> Any:
@@ -44,12 +50,34 @@ class SwellCallback(_Callback):  # type: ignore[misc]
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self._run = attach(rank=trainer.global_rank)
+        self._run.note_world(trainer.world_size)
+        self._run.counts_whole_epochs = True
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Lightning begins an epoch whose middle it was in without saying so."""
+        if self.run.begun_before is None:
+            return
+        sampler = _resuming_sampler(trainer)
+        self.run.note_epoch_begun(trainer.current_epoch)
+        if sampler is None:
+            say("lightning", "the checkpoint was made inside an epoch, but the loader has no ResumableSampler to go on")
+        else:
+            _go_on_after(sampler.steps_before, trainer.fit_loop.epoch_loop)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self.run.note_epoch_begun(trainer.current_epoch)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.run.step_done()
+        if not self.run.news.can_stop_at_steps:
+            sampler = _resuming_sampler(trainer)
+            if not self._save or sampler is None:
+                return
+            self.run.news.steps_per_epoch = sampler.steps_total
+            self.run.tell_can_stop()
+        if self.run.orders.may_stop and not _is_between_updates(trainer, batch_idx) and self.run.stops_here():
+            self._save_inside(trainer)
+            self.run.leave()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         self.run.metrics(**trainer.callback_metrics)
@@ -70,7 +98,41 @@ class SwellCallback(_Callback):  # type: ignore[misc]
                 trainer.save_checkpoint, epochs_done=trainer.current_epoch + 1, keep=self._keep, suffix=".ckpt"
             )
         else:
-            trainer.save_checkpoint(f"{self.run.folder}/.partial-of-rank-{self.run.rank}")
+            self._join_save(trainer)
+
+    def _save_inside(self, trainer: Any) -> None:
+        if self.run.rank != 0:
+            self._join_save(trainer)
+            return
+        sampler, (epoch, done) = _resuming_sampler(trainer), self.run.news.position
+        samples = sampler.samples_after(done)
+        inside = Inside(sampler.steps_of(samples), sampler.steps_total, samples)
+        self.run.save_inside(Saving(trainer.save_checkpoint, self._keep, ".ckpt"), epoch, inside)
+
+    def _join_save(self, trainer: Any) -> None:
+        trainer.save_checkpoint(f"{self.run.folder}/.partial-of-rank-{self.run.rank}")
+
+
+def _resuming_sampler(trainer: Any) -> Any:
+    """Of the training data, if it can begin inside an epoch."""
+    sampler = getattr(trainer.train_dataloader, "batch_sampler", None)
+    return sampler if getattr(sampler, "swell_resumes", False) else None
+
+
+def _is_between_updates(trainer: Any, batch_idx: int) -> bool:
+    """After the last step of an epoch it is at its end; and gradients that are being summed up are not saved."""
+    return bool(trainer.is_last_batch or (batch_idx + 1) % trainer.accumulate_grad_batches)
+
+
+def _go_on_after(steps: int, epoch_loop: Any) -> None:
+    """So many steps of the epoch are done, counted at this width; the checkpoint has counted them at its own."""
+    progress = epoch_loop.batch_progress
+    # Lightning 2.5 saves before it counts the step that is being done as completed, and counts it when it resumes.
+    counted_later = 1 if getattr(epoch_loop, "restarted_on_train_batch_end", False) else 0
+    for name in ("ready", "started", "processed"):
+        setattr(progress.current, name, steps)
+    progress.current.completed = steps - counted_later
+    progress.is_last_batch = False
 
 
 def _epochs_total(trainer: Any) -> Optional[int]:

@@ -83,6 +83,9 @@ class Run:
         self._has_given_up = False  #: the server did not answer the last report
         self._last_words = LastWords(told.last_words, told.attempt_id)
         self.is_closed = False
+        self.counts_whole_epochs = (
+            False  #: the framework wants to be told the length of a whole epoch, and skips itself
+        )
         self._is_silent = False  #: in a forked child
         self._is_heeding = False  #: SIGTERM means "yield now"
         self._link: Optional[Link] = None
@@ -271,9 +274,15 @@ class Run:
         if self._link is not None:
             self._link.tell_begun()
 
+    def note_world(self, world_size: int) -> None:
+        """Ranks that the framework started, of which the environment does not know."""
+        self.world_size = self.news.world_size = world_size
+
     def step_done(self) -> None:
         """For frameworks that have the loop to themselves."""
         now = perf_counter()
+        epoch, done = self.news.position
+        self.news.position = epoch, done + 1
         self.news.steps += 1
         self.news.step_seconds += now - self._step_began
         self._step_began = now
@@ -285,6 +294,8 @@ class Run:
         took_s: Optional[float] = now - self._epoch_began
         if self._own is not None:
             took_s = self._own.whole_s(now - self._epoch_began)
+        elif self.begun_before is not None:
+            took_s = None  # of a part of it only, and the framework counts the steps
         self.news.end_epoch(epoch + 1, took_s)
         peak = peak_mib()
         if peak is not None:
@@ -311,9 +322,14 @@ class Run:
         """
         if not self.news.can_stop_at_steps or own.is_over:
             return
-        if self.orders.want_stop_at_step((own.epoch, own.done), is_alone=self.world_size == 1):
-            self._save_inside(own)
+        if self.stops_here():
+            if self._saving is not None:
+                self.save_inside(self._saving, own.epoch, own.inside())
             self.leave()
+
+    def stops_here(self) -> bool:
+        """After a step: was this rank asked to stop at it? Every rank finds the same answer for the same step."""
+        return self.orders.may_stop and self.orders.want_stop_at_step(self.news.position, is_alone=self.world_size == 1)
 
     def _remember(self, saving: Saving, epochs_done: int, at_steps: Optional[bool]) -> None:
         """How the script saves is how it is saved at a step, unless that needs several calls, or might be a copy.
@@ -328,26 +344,27 @@ class Run:
         self._saves = epochs_done, suffixes
         self._saving = saving if may_repeat and len(set(suffixes)) == 1 else None
 
-    def _save_inside(self, own: EpochSteps) -> None:
-        if self.rank != 0 or self._saving is None:
+    def save_inside(self, saving: Saving, epoch: int, inside: Inside) -> None:
+        """A checkpoint of this very step; on rank 0."""
+        if self.rank != 0:
             return
-        inside, saving = own.inside(), self._saving
         path = self._checkpoints.write(
-            saving.write, epochs_done=own.epoch, steps_done=inside.steps_done, suffix=saving.suffix
+            saving.write, epochs_done=epoch, steps_done=inside.steps_done, suffix=saving.suffix
         )
         if path is not None:
-            self._announce(own.epoch, str(path), keep=saving.keep, inside=inside)
+            self._announce(epoch, str(path), keep=saving.keep, inside=inside)
 
     def tell_that_it_can_stop(self) -> None:
         """Once it has timed a step, and can save: other ranks than 0 have nothing to save. Told with its questions."""
         if self.news.steps > 0 and self._own is not None and (self.rank != 0 or self._can_save_in(self._own)):
-            self._tell_can_stop()
+            self.tell_can_stop()
 
     def _can_save_in(self, own: EpochSteps) -> bool:
         """Who has given `on_yield` a function has said, too, that the order of the data follows from the epoch."""
         return self._saving is not None and (self._is_saving_declared or not own.is_order_random)
 
-    def _tell_can_stop(self) -> None:
+    def tell_can_stop(self) -> None:
+        """This rank has timed a step, compares its steps with what it is asked, and its framework saves at any."""
         if not self.news.can_stop_at_steps:
             self.news.can_stop_at_steps = True
             if self._link is not None:
@@ -358,10 +375,11 @@ class Run:
         total = self.epochs_total if epochs_total is None else epochs_total
         return self.should_yield() and (total is None or self.epochs_done < total)
 
-    def durable(self, epochs_done: int, path: Optional[str] = None) -> None:
-        """So many epochs are on the disk already. `path`: where; None: the job finds it by itself."""
+    def durable(self, epochs_done: int, path: Optional[str] = None, inside: Optional[Inside] = None) -> None:
+        """So many epochs are on the disk already. `path`: where; None: the job finds it by itself. `inside`: how far
+        into the next one; None: at its beginning."""
         if self.rank == 0:
-            self._announce(epochs_done, path, keep=0)
+            self._announce(epochs_done, path, keep=0, inside=inside)
 
     def tell(self) -> None:
         """Send the news now rather than soon."""

@@ -63,9 +63,19 @@ class ResumableSampler:
         """How many samples of the epoch under way are done after so many steps of this attempt."""
         return min(self._samples, self._start() + steps * self._batch_size * self._world_size)
 
-    def __len__(self) -> int:
-        """Steps of the epoch under way that are left to this attempt."""
+    @property
+    def steps_before(self) -> int:
+        """Of the epoch under way, at this width, that earlier attempts have done: as if all steps had this size."""
+        return self.steps_total - self._steps_left
+
+    @property
+    def _steps_left(self) -> int:
         return self.steps_of(self._samples - self._start())
+
+    def __len__(self) -> int:
+        """Steps of the epoch under way that are left to this attempt; under a framework that counts those before
+        itself (`swell_sdk.lightning`), of the whole epoch."""
+        return self.steps_total if self._run.counts_whole_epochs else self._steps_left
 
     def __iter__(self) -> Iterator[List[int]]:
         order = self._order(self._run.epoch)

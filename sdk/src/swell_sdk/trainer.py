@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from swell_sdk.checkpoints import sync
+from swell_sdk.news import Inside
 from swell_sdk.run import Run
 from swell_sdk.voice import say
 
@@ -27,6 +28,26 @@ def read(source: Any, name: str, default: Any = None) -> Any:
 def epochs_done(state: Any) -> int:
     """Whole epochs behind it."""
     return math.floor(float(read(state, "epoch") or 0.0) + NEARLY)
+
+
+def is_epoch_over(state: Any) -> bool:
+    """Was that the last step of an epoch, or of all?"""
+    epoch = float(read(state, "epoch") or 0.0)
+    return epoch - epochs_done(state) <= NEARLY or read(state, "global_step", 0) >= read(state, "max_steps", math.inf)
+
+
+def steps_per_epoch(state: Any) -> Optional[int]:
+    """None: it has done none yet."""
+    epoch = float(read(state, "epoch") or 0.0)
+    return round(read(state, "global_step", 0) / epoch) if epoch > NEARLY else None
+
+
+def read_inside(state: Any) -> Optional[Inside]:
+    """How far into an epoch it is. None: at the end of one."""
+    total = steps_per_epoch(state)
+    if not total or is_epoch_over(state):
+        return None
+    return Inside(read(state, "global_step") - epochs_done(state) * total, total)
 
 
 def epochs_total(state: Any, args: Any = None) -> Optional[int]:
@@ -46,4 +67,4 @@ def report_save(run: Run, args: Any, state: Any) -> None:
         except OSError as error:
             say("trainer", f"the Trainer's checkpoint {path} cannot be flushed to disk: {error}")
             return
-    run.durable(epochs_done(state), None if path is None else str(path))
+    run.durable(epochs_done(state), None if path is None else str(path), read_inside(state))

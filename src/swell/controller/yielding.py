@@ -131,7 +131,8 @@ def _agree_on_step(job: LiveJob, changes: Changes, now: float) -> None:
     if asked is None or job.attempt is None or not asked.tells_step or asked.stop_at_step is not None:
         return
     if job.progress.can_stop_at_step and all(one.was_asked for one in job.progress.positions.values()):
-        asked = replace(asked, stop_at_step=_step_for_all(list(job.progress.positions.values()), now))
+        far = _step_for_all(list(job.progress.positions.values()), now)
+        asked = replace(asked, stop_at_step=_within_its_epoch(job, far))
         job.set_attempt(replace(job.attempt, asked=asked), changes)
 
 
@@ -140,6 +141,20 @@ def _step_for_all(positions: list[RankPosition], now: float) -> tuple[int, int]:
     epoch, step = max((one.epoch, one.step_by(now)) for one in positions)
     quickest_s = max(STEP_S_MIN, min(one.step_s for one in positions))
     return epoch, step + math.ceil(NEWS_S / quickest_s) + 1
+
+
+def _within_its_epoch(job: LiveJob, far: tuple[int, int]) -> tuple[int, int]:
+    """The same step, where its epoch ends before it: of a later epoch. At the end of its own not all ranks might have
+    heard of it, and those that have would stop there alone."""
+    told = job.training.told_steps if job.training else None
+    if told is None or job.attempt is None or told.width != job.attempt.width:
+        return far
+    (epoch, step), steps = far, max(1, round(told.steps))
+    done_before = job.attempt.resume.epochs_done - epoch
+    here = steps if done_before <= 0 else max(1, round(steps * (1.0 - done_before)))  # of the epoch that it resumed in
+    if step < here:
+        return far
+    return epoch + 1 + (step - here) // steps, (step - here) % steps
 
 
 def stop(
