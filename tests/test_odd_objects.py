@@ -26,17 +26,22 @@ from store.jobs import Clock
 from swell.config import UserLimits
 from swell.engines.kubernetes import ApiClient, KubernetesEngine
 from swell.engines.kubernetes.attempt.leftovers import Leftovers
+from swell.engines.kubernetes.client.api_client import Selection
+from swell.engines.kubernetes.client.resources import BUDGETS
 from swell.engines.kubernetes.election.intake import Intake
 from swell.engines.kubernetes.election.lease import LABELS, Lease
 from swell.engines.kubernetes.logs.keeper import LogKeeper
+from swell.engines.kubernetes.watch.budgets import Budget, parse_budget
 from swell.engines.kubernetes.watch.observed_objects import KEPT_ANNOTATIONS, KEPT_LABELS
 from swell.engines.kubernetes.watch.priority_classes import PriorityClasses
 from swell.engines.kubernetes.watch.quotas import read_gpu_quota
+from swell.engines.kubernetes.watch.unreadable import readable
 from swell.engines.kubernetes.watch.warnings import Warnings
 from swell.engines.logfolder import LogFolder
 from swell.errors import SwellError
 from swell.kubectl import StatusRecorder, StatusView
 from swell.kubectl.adoption import Adopter
+from swell.kubectl.group_sizes import GroupSize, GroupSizes
 from swell.kubectl.placeholder_pods import PlaceholderPods
 from swell.model.cluster import PriorityClass
 from swell.model.job import JobId
@@ -65,6 +70,7 @@ FAILED = {"conditions": [{"type": "Failed", "status": "True", "lastTransitionTim
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": AT}
 OFFER = {"cpu": "8", "memory": "8Gi", "nvidia.com/gpu": "4", "pods": "110"}
 HARD = {"requests.nvidia.com/gpu": "4"}
+IN_ZONE = {"key": "zone", "operator": "In", "values": ["a"]}
 #: Plural → API version, kind, and one as somebody would make it.
 KINDS: dict[str, tuple[str, str, Document]] = {
     "pods": ("v1", "Pod", {"spec": {**POD_SPEC, "volumes": VOLUMES}, "status": {"phase": "Pending"}}),
@@ -97,6 +103,38 @@ KINDS: dict[str, tuple[str, str, Document]] = {
             "status": FAILED,
         },
     ),
+    "mpijobs": (
+        "kubeflow.org/v2beta1",
+        "MPIJob",
+        {
+            "spec": {
+                "runPolicy": {"suspend": False},
+                "mpiReplicaSpecs": {
+                    "Launcher": {"replicas": 1, "template": TEMPLATE},
+                    "Worker": {"replicas": 2, "template": TEMPLATE},
+                },
+            },
+            "status": FAILED,
+        },
+    ),
+    "namespaces": (
+        "v1",
+        "Namespace",
+        {"metadata": {"deletionTimestamp": AT}, "spec": {}, "status": {"phase": "Terminating"}},
+    ),
+    "workloads": (
+        "scheduling.k8s.io/v1alpha1",
+        "Workload",
+        {"spec": {"podGroups": [{"name": "workers", "policy": {"gang": {"minCount": 1}}}]}},
+    ),
+    "poddisruptionbudgets": (
+        "policy/v1",
+        "PodDisruptionBudget",
+        {
+            "spec": {"selector": {"matchLabels": {"a": "b"}, "matchExpressions": [IN_ZONE]}},
+            "status": {"disruptionsAllowed": 1},
+        },
+    ),
     "podgroups": ("scheduling.x-k8s.io/v1alpha1", "PodGroup", {"spec": {"minMember": 1}}),
     "priorityclasses": ("scheduling.k8s.io/v1", "PriorityClass", {"value": 7}),
     "resourcequotas": ("v1", "ResourceQuota", {"spec": {"hard": HARD}, "status": {"hard": HARD, "used": HARD}}),
@@ -118,8 +156,8 @@ KINDS: dict[str, tuple[str, str, Document]] = {
         {"metadata": {"labels": dict(LABELS)}, "spec": {"holderIdentity": "h", "leaseDurationSeconds": 15}},
     ),
 }
-WITHOUT_NAMESPACE = ("nodes", "priorityclasses")
-FOLLOWED = ("pods", "nodes", "jobs", "jobsets", "pytorchjobs")
+WITHOUT_NAMESPACE = ("nodes", "priorityclasses", "namespaces")
+FOLLOWED = ("pods", "nodes", "jobs", "jobsets", "pytorchjobs", "mpijobs", "namespaces")
 GOOD_POD: Document = {
     "metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "group"}},
     "spec": POD_SPEC,
@@ -204,7 +242,9 @@ class World:
         self.server.kinds |= {
             "jobset.x-k8s.io/v1alpha2": {"jobsets": "JobSet"},
             "kubeflow.org/v1": {"pytorchjobs": "PyTorchJob"},
+            "kubeflow.org/v2beta1": {"mpijobs": "MPIJob"},
             "scheduling.x-k8s.io/v1alpha1": {"podgroups": "PodGroup"},
+            "scheduling.k8s.io/v1alpha1": {"workloads": "Workload"},
         }
         self.server.storage.create("nodes", ("", "n"), {"apiVersion": "v1", "kind": "Node", **KINDS["nodes"][2]})
         self.port = ApiClient(access_to(self.server), answer_s=5.0)
@@ -288,6 +328,8 @@ class World:
             return bool(self.cluster.pods([metadata["uid"]]))
         if plural == "nodes":
             return metadata["name"] in self.cluster.nodes()
+        if plural == "namespaces":
+            return self.cluster.is_ending(metadata["name"])
         return self.cluster.object(document["kind"], "ml", metadata["name"]) is not None
 
     def look(self) -> None:
@@ -333,6 +375,12 @@ class World:
             return any(one.message == "m" for one in self.warnings.about("about", "ml"))
         if plural == "leases":
             return any(one.name == metadata["name"] for one in self.intake._others)
+        if plural == "workloads":
+            names = {"name": metadata["name"], "podGroup": "workers"}
+            return GroupSizes(self.port, self.clock).of({"spec": {"workloadRef": names}}, "ml", "g") == GroupSize(1)
+        if plural == "poddisruptionbudgets":
+            found = readable(self.port.list(Selection(BUDGETS, "ml")).items, parse_budget)
+            return Budget(metadata["name"], "a=b,zone in (a)", 1) in found
         return plural not in FOLLOWED or self.shows(plural, good)
 
 

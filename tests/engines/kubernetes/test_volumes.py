@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,3 +155,39 @@ def test_each_role_has_the_rules_of_its_own_volumes() -> None:
     assert with_volumes(spec, [(), ()]) == spec
     found = with_volumes(spec, [((A,),), ()])
     assert [role.rules and role.rules.terms for role in found.roles] == [(A,), None]
+
+
+ODD = [None, 5, "text", [5], {"key": "zone"}, {"key": [], "operator": "In"}, {"key": "zone", "operator": "Odd"}]
+ODD += [{"key": "cores", "operator": "Gt"}, {"key": "zone", "operator": "In", "values": [5]}]
+
+
+class Answers:
+    """An API server that has one claim, one volume and one class, however they are written."""
+
+    def __init__(self, claim: Any, other: Any) -> None:
+        self._found = {"persistentvolumeclaims": claim}
+        self._other = other
+
+    def get(self, resource: Any, *_: str) -> Any:
+        return self._found.get(resource.plural, self._other)
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("claim", [{"volumeName": "v"}, {"storageClassName": "c"}])
+def test_a_volume_that_cannot_be_read_refuses_its_pod_in_a_sentence_or_says_nothing(claim: Any, odd: Any) -> None:
+    """A requirement without a value, or of another type, would have stopped every plan."""
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [odd]}]}
+    other = {"spec": {"nodeAffinity": {"required": terms}}, "volumeBindingMode": "WaitForFirstConsumer"}
+    other["allowedTopologies"] = [{"matchLabelExpressions": [odd]}]
+    port: Any = Answers({"spec": claim}, other)
+    pod = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+    with contextlib.suppress(Rejected):
+        [[term]] = Volumes(port).choices(pod, "", "ml")
+        assert not any(one.holds({"zone": "a", "cores": "8"}) for one in term.labels)
+
+
+@pytest.mark.parametrize("claim", [None, 5, {"spec": 5}, {"spec": {"volumeName": "v"}}])
+def test_a_claim_that_cannot_be_read_refuses_its_pod_in_a_sentence(claim: Any) -> None:
+    port: Any = Answers(claim, None)
+    with pytest.raises(Rejected, match="where the volume of claim 'c' is cannot be read"):
+        Volumes(port).choices({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "", "ml")

@@ -38,14 +38,21 @@ class Volumes:
 
     def _choice(self, claim: str, namespace: str) -> Choice:
         try:
-            found = self._port.get(CLAIMS, claim, namespace)
-            volume = (found.get("spec") or {}).get("volumeName")
-            if volume:
-                return parse_volume(self._port.get(VOLUMES, volume))
-            name = found["spec"].get("storageClassName")
-            return parse_class(self._port.get(STORAGE_CLASSES, name)) if name else ()
+            return self._find(claim, namespace)
         except NotFound:  # it is not there yet: its pod waits for it where it is, and says so
             return ()
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise Rejected(
+                f"where the volume of claim {claim!r} is cannot be read from the claim, its PersistentVolume or its "
+                f"StorageClass ({type(error).__name__}: {error}); correct it, or leave the volume out"
+            ) from error
+
+    def _find(self, claim: str, namespace: str) -> Choice:
+        spec = self._port.get(CLAIMS, claim, namespace).get("spec") or {}
+        if spec.get("volumeName"):
+            return parse_volume(self._port.get(VOLUMES, spec["volumeName"]))
+        name = spec.get("storageClassName")
+        return parse_class(self._port.get(STORAGE_CLASSES, name)) if name else ()
 
 
 def parse_volume(document: Document) -> Choice:
@@ -59,7 +66,15 @@ def _term(one: Document) -> Term:
 
 
 def _requirement(one: Document) -> Requirement:
-    return Requirement(one["key"], Operator(one["operator"]), tuple(one.get("values") or ()))
+    return _checked(Requirement(one["key"], Operator(one["operator"]), tuple(one.get("values") or ())))
+
+
+def _checked(one: Requirement) -> Requirement:
+    """Raises where no label of a node could be compared with it: every plan would stumble over it."""
+    is_number = one.operator in (Operator.GT, Operator.LT)
+    if not all(isinstance(text, str) for text in (one.key, *one.values)) or (is_number and len(one.values) != 1):
+        raise ValueError(f"{one.key!r} {one.operator} {one.values!r} is no requirement of a label")
+    return one
 
 
 def parse_class(document: Document) -> Choice:
@@ -70,7 +85,7 @@ def parse_class(document: Document) -> Choice:
 
 def _labels(topology: dict[str, Any]) -> Iterator[Requirement]:
     for one in topology.get("matchLabelExpressions") or ():
-        yield Requirement(str(one["key"]), Operator.IN, tuple(str(value) for value in one.get("values") or ()))
+        yield _checked(Requirement(one["key"], Operator.IN, tuple(one.get("values") or ())))
 
 
 def with_choices(rules: PlacementRules | None, choices: Sequence[Choice]) -> PlacementRules | None:
