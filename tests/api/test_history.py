@@ -10,6 +10,7 @@ from pathlib import Path
 
 from specs import spec
 from swell.api.history import history_lines
+from swell.controller.curves import script_of
 from swell.model.job import Array, Dimension, IndexSet, JobSpec, JobState, Role
 from swell.model.resources import Resources
 from swell.model.training import Checkpoint, Measure, TrainingRecord
@@ -56,10 +57,18 @@ class History:
         return self._attempts[job]
 
 
+def _script(job: JobSpec) -> str:
+    """The same for jobs that share a curve, and unlike any other."""
+    key = script_of(job, "ann")
+    assert key is not None
+    return f"{key.digest[:8]}-{job.name}"
+
+
 def test_a_job_that_reported_epochs_keeps_its_curve_and_any_other_how_long_it_ran() -> None:
     history = History()
     history.add(WIDE, (1, 180.0), (2, 300.0), training=TRAINED)
-    history.add(spec(name="rigid", roles=(replace(GPU, resources=Resources(8000, 0, 4)),)), (1, 90.5))
+    rigid_role = replace(GPU, resources=Resources(8000, 0, 4))
+    history.add(spec(name="rigid", roles=(rigid_role,), has_own_curve=True), (1, 90.5))
     lines, left_out = history_lines(history.jobs, history.attempts)
     each = {"memory": "4096MiB", "cpus": 2.0, "priority": 0, "user": "ann"}
     wide = {
@@ -72,6 +81,7 @@ def test_a_job_that_reported_epochs_keeps_its_curve_and_any_other_how_long_it_ra
         "name": "wide",
         "epochs": 10,
         "resumes": "yes",
+        "script": _script(WIDE),
     }
     rigid = {
         "submit_time": 60.0,
@@ -84,6 +94,7 @@ def test_a_job_that_reported_epochs_keeps_its_curve_and_any_other_how_long_it_ra
         "name": "rigid",
         "epochs": 1,
         "resumes": "no",
+        "script": "",
     }
     assert (lines, left_out) == ([wide, rigid], {})
 
@@ -114,6 +125,7 @@ def test_the_simulator_reads_what_was_exported(tmp_path: Path) -> None:
         ("wide", 0.0, 1, 4, True),
         ("rigid", 60.0, 1, 1, False),
     ]
+    assert [job.script for job in workload.jobs] == [line["script"] for line in lines]
     assert [round(workload.jobs[0].left_s((n,), 0.0), 6) for n in (1, 2)] == [600.0, 400.0]
     assert [job.state for job in simulate(workload, SimCluster.of(1, 4)).jobs] == ["succeeded", "succeeded"]
 

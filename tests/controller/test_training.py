@@ -56,6 +56,8 @@ def test_all_that_a_report_says_is_remembered(stage: Stage) -> None:
         ends_at=1012.0 + 8 * 4.0,
         measured_in=1,
         last_epoch=(2, 4.0),
+        counted=2.0,
+        counted_lengths=2.0,
     )
 
 

@@ -257,13 +257,15 @@ def test_a_value_that_cannot_be_meant_is_refused_with_what_to_write(spec, said):
 
 
 def test_what_it_says_of_its_course_is_understood():
-    spec = read({"epochs": "10", "hours": "2.5", "resize": "immediate", "retries": 3})
+    spec = read({"epochs": "10", "hours": "2.5", "resize": "immediate", "ownCurve": True, "retries": 3})
     assert (spec.epochs, spec.estimate_s, spec.resize, spec.retries) == (10, 9000.0, ResizeMode.IMMEDIATE, 3)
+    assert spec.has_own_curve
     assert JobSpec.from_document(spec.to_document()) == spec
 
 
 @pytest.mark.parametrize(
-    "empty", ["epochs", "hours", "resize", "retries", "after", "notify", "notifyOn", "tensorboard", "checkpoints"]
+    "empty",
+    ["epochs", "hours", "resize", "ownCurve", "retries", "after", "notify", "notifyOn", "tensorboard", "checkpoints"],
 )
 def test_what_it_does_not_say_of_its_course_is_the_default(empty):
     assert read({empty: None}) == read({})
@@ -293,6 +295,7 @@ HOURS = "is not a number of hours; write how long it will run by your guess, as 
         ({"hours": "inf"}, f"hours: 'inf' {HOURS}"),
         ({"hours": "1e999999999"}, f"hours: '1e999999999' {HOURS}"),
         ({"hours": "1000000000"}, f"hours: '1000000000' {HOURS}"),
+        ({"ownCurve": "yes"}, "ownCurve must be true or false, but is 'yes'"),
         ({"hours": True}, "hours must be a number or text, but is true/false: True"),
         ({"resize": "at-checkpiont"}, f"{RESIZE} 'at-checkpiont'; did you mean at-checkpoint?"),
         ({"resize": "x"}, f"{RESIZE} 'x'"),

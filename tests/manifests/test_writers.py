@@ -40,7 +40,7 @@ CONTEXT = Context(workdir="/home/ann", umask=0o22, variables=SECRETS)
 ELSEWHERE = Context(workdir="/elsewhere", umask=0o22, variables=SECRETS)
 JOBS: list[dict[str, Any]] = [
     {},
-    {"gpus": "1..4", "epochs": 20, "hours": "2.5", "resize": "either"},
+    {"gpus": "1..4", "epochs": 20, "hours": "2.5", "resize": "either", "own_curve": True},
     {"gpus": 2, "tasks": 3, "cpus": "0.5", "memory": "8GiB", "priority": -3},
     {"tasks": "2..4", "launcher": "torchrun", "time": "1h30m", "grace": "90s", "retries": 2},
     {"gpu_memory": "6GiB", "on_overrun": "stop"},
@@ -169,6 +169,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
         "env": st.dictionaries(NAME, WORD, max_size=3),
         "workdir": st.just("/data"),
         "checkpoints": st.just("/data/c"),
+        "ownCurve": st.just(True),
         "hours": st.integers(1, 4000).map(lambda quarters: str(quarters / 4)),
         "tensorboard": st.just("/logs"),
         "notify": st.sampled_from(["mail-me now", "https://example.org/hook", "mailto:ann@example.org"]),
@@ -190,7 +191,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": draw(NAME)}, "spec": spec}
 
 
-TOLD = frozenset({"hours", "tensorboard", "notify", "notifyOn"})  # what only Swell does, of any job
+TOLD = frozenset({"hours", "ownCurve", "tensorboard", "notify", "notifyOn"})  # what only Swell does, of any job
 ALONE = frozenset({"epochs", "priority", "resize", "retries", "after", "checkpoints", "mounts", "ports"}) | TOLD
 CANNOT_SAY = {
     "jobset": TOLD

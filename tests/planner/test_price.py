@@ -8,7 +8,7 @@ import pytest
 
 from swell.model.job import JobState, ResizeMode
 from swell.model.plan import JobView
-from swell.model.training import Training
+from swell.model.training import SharedCurve, Training
 from swell.planner.knapsack import share_out
 from swell.planner.price import Contender, Option, contender, prices, quietness
 
@@ -259,3 +259,49 @@ def test_what_little_is_known_of_a_long_job_counts_in_part():
     assert left_s(doubted)[1] == pytest.approx((36_000.0 * 1800.0) ** 0.5), (
         "as much as the guess for a job nobody knows"
     )
+
+
+# -- what jobs of the same script have measured --------------------------------------------------------------
+
+SHARED = SharedCurve(((1, 1, 100.0), (2, 1, 60.0), (8, 1, 30.0)))
+ENDED = replace(SHARED, epochs=10.0, length=0.5)
+
+
+@pytest.mark.parametrize(("curve", "widest"), [(None, 4), (SHARED, 16), (SharedCurve(((1, 1, 9.0),)), 4)])
+def test_a_job_that_has_measured_nothing_may_go_as_wide_as_one_of_its_script_could(
+    curve: SharedCurve | None, widest: int
+) -> None:
+    job = trainee(training=None, curve=curve, shape=shape(gpus=1, tasks="1..16"))
+    assert widths(job)[-1] == widest
+
+
+def test_of_others_only_the_shape_counts() -> None:
+    found = left_s(trainee(left=10.0, epoch_s=((1, 20.0),), gpus="1..2", curve=SHARED))
+    assert found == pytest.approx({1: 200.0, 2: 120.0})
+
+
+def test_where_none_has_ended_a_job_of_which_nothing_is_known_takes_as_long_as_any() -> None:
+    assert left_s(trainee(training=None, gpus="1..2", curve=SHARED)) == pytest.approx({1: 1800.0, 2: 1080.0})
+
+
+def test_a_job_of_which_nothing_is_known_takes_as_long_as_those_that_have_ended() -> None:
+    assert left_s(trainee(training=None, gpus="1..2", curve=ENDED)) == pytest.approx({1: 500.0, 2: 300.0})
+
+
+@pytest.mark.parametrize(
+    ("left", "total", "mean_length", "error", "epochs"),
+    [
+        (8.0, 10.0, 1.0, 0.0, 8.0),  # it is sure
+        (8.0, 10.0, 1.0, 100.0, 3.0),  # all of it is five of its present epochs long, and it has done two
+        (16.0, 20.0, 1.0, 100.0, 6.0),  # twice as many epochs as the others: ten, and it has done four
+        (5.0, 10.0, 0.5, 100.0, 2.5),  # the five that it has done were half as long
+        (2.0, 10.0, 1.0, 100.0, 0.2),  # longer than the others already: a tenth of what it says
+        (8.0, None, 1.0, 0.0, 8.0),
+    ],
+)
+def test_what_a_job_says_is_left_is_believed_the_less_the_less_it_has_done(
+    left: float, total: float | None, mean_length: float, error: float, epochs: float
+) -> None:
+    job = trainee(left=left, epoch_s=((1, 100.0),), gpus=1, curve=ENDED)
+    training = replace(job.training, left_error=error, total=total, mean_length=mean_length)  # type: ignore[type-var]
+    assert left_s(replace(job, training=training)) == {1: pytest.approx(100.0 * epochs, rel=1e-3)}

@@ -8,7 +8,7 @@ import pytest
 
 from swell.model.plan import JobView, Snapshot, Start, Verdict
 from swell.model.reason import Code
-from swell.model.training import Training
+from swell.model.training import SharedCurve, Training
 from swell.planner import check_plan, explain, make_plan
 
 from .world import array, node, queued, running, trains, world
@@ -140,3 +140,35 @@ def test_it_leaves_free_room_to_one_that_is_sooner_done_and_says_why():
         "it could start now with at least 1 CPU, 1 GPU, but it is long, and jobs that end sooner make better use of "
         "the resources; it waits at most 290 s for them"
     )
+
+
+# -- what jobs of the same script have measured --------------------------------------------------------------
+
+
+def next_of_sweep(curve: SharedCurve | None, **changes: object) -> Snapshot:
+    """The second job of a sweep, which has told nothing yet, on four empty nodes with four GPUs each."""
+    nodes = [node(name, gpus=4) for name in "abcd"]
+    second = replace(queued(2, tasks="1..16", gpus=1), curve=curve, **changes)  # type: ignore[arg-type]
+    return world(*nodes, second)
+
+
+UP_TO_EIGHT = SharedCurve(((1, 1, 100.0), (4, 1, 26.0), (8, 2, 14.0), (12, 3, 15.0), (16, 4, 16.0)))
+UP_TO_TWO = SharedCurve(((1, 1, 100.0), (2, 1, 60.0), (3, 1, 70.0), (4, 1, 75.0), (8, 2, 90.0)))
+
+
+@pytest.mark.parametrize(("curve", "width"), [(None, 4), (UP_TO_EIGHT, 8), (UP_TO_TWO, 2)])
+def test_the_second_job_of_a_sweep_starts_at_the_width_that_the_first_found_best(
+    curve: SharedCurve | None, width: int
+) -> None:
+    assert widths(next_of_sweep(curve)) == {2: width}
+
+
+def test_two_jobs_of_a_script_that_does_not_scale_leave_the_rest_to_one_that_does() -> None:
+    flat, steep = (replace(queued(n, tasks="1..8", gpus=1), curve=one) for n, one in ((1, UP_TO_TWO), (2, UP_TO_EIGHT)))
+    assert widths(world(node("a", gpus=4), node("b", gpus=4), flat, steep)) == {1: 2, 2: 6}
+
+
+def test_what_it_measured_itself_counts_more_than_what_others_did() -> None:
+    alone = trains(1, on="a", width=1, tasks="1..4", gpus=1, epoch_s=((1, 100.0), (2, 99.0), (4, 98.0)))
+    told = replace(alone, curve=UP_TO_EIGHT)
+    assert make_plan(world(node("a", gpus=4), told, now=1000.0)).actions == ()

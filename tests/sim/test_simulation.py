@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sim.stories import BOX, FLAT, job, workload
 from swell.engines.simulated import Saving
+from swell.engines.simulated.behavior import Table
 from swell.sim import Settings, simulate
 from swell.sim.knowledge import Knowledge
 from swell.sim.report import summarize, to_json
@@ -78,3 +81,30 @@ def test_what_happens_last_is_decided_upon_although_it_waits_for_the_pace() -> N
 def test_rounds_decide_at_their_multiples_alone() -> None:
     result = simulate(workload(job("late", 7.0)), BOX, Settings(saving=Saving.AT_ONCE, round_s=60.0))
     assert result.widths[0][0] == 60.0
+
+
+# -- what jobs of one script tell each other -----------------------------------------------------------------
+
+TWO_ARE_BEST = Table({(1, 1): 100.0, (1, 2): 60.0, (1, 3): 70.0, (1, 4): 80.0})
+
+
+def _widths_of_the_second(**changes: object) -> list[int]:
+    """A sweep of two, one after the other; every width that the second job has had.
+
+    The first one begins beside another job, on two GPUs, and tries four when that has ended.
+    """
+    other = job("other", width_min=2, width_max=2, epochs=20)
+    sweep = [job(f"sweep-{n}", at, speed=TWO_ARE_BEST, epochs=40) for n, at in ((1, 1.0), (2, 10_000.0))]
+    jobs = (replace(one, **{"script": "sweep", **changes}) for one in sweep)  # type: ignore[arg-type]
+    result = simulate(workload(other, *jobs), BOX, Settings(saving=Saving.AT_ONCE))
+    assert [one.state for one in result.jobs] == ["succeeded"] * 3
+    assert [width for _, who, width in result.widths if who == 2 and width] == [2, 4, 2]
+    return [width for _, who, width in result.widths if who == 3 and width]
+
+
+def test_the_second_job_of_a_sweep_starts_at_the_width_that_its_sibling_found_best() -> None:
+    assert _widths_of_the_second() == [2]
+
+
+def test_a_job_without_a_script_finds_its_width_by_itself() -> None:
+    assert _widths_of_the_second(script="")[0] == 4

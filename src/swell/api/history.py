@@ -21,6 +21,7 @@ from swell.api.services import Services
 from swell.api.usage import DAYS_MAX, first_day, whose
 from swell.api.wire import ERRORS
 from swell.controller.accounting import day_of
+from swell.controller.curves import script_of
 from swell.model.job import JobId
 from swell.model.width import gpus_at, tasks_at
 from swell.store import AttemptRecord, JobRecord
@@ -44,6 +45,7 @@ class HistoryLine(BaseModel):
     user: str
     name: str
     epochs: int
+    script: str = Field(description="same for a user's jobs that share measured speeds; empty: it shares none")
     resumes: str = Field(
         description="whether it resumes from a checkpoint (yes), or begins again when it is stopped (no)"
     )
@@ -135,8 +137,14 @@ def _line(job: JobRecord, attempts: Callable[[JobId], Sequence[AttemptRecord]]) 
         "user": job.owner,
         "name": job.name,
         "epochs": max(1, epochs),
+        "script": _script(job),
         "resumes": "yes" if training is not None and training.checkpoint is not None else "no",
     }
+
+
+def _script(job: JobRecord) -> str:
+    key = script_of(job.spec, job.owner)
+    return "" if key is None else f"{key.digest[:8]}-{key.name}"
 
 
 def _per_gpu(job: JobRecord) -> tuple[int, int]:

@@ -82,6 +82,11 @@ OPTIONS = {
     "never.  [default: at-checkpoint]",
 )
 @click.option(
+    "--own-curve",
+    is_flag=True,
+    help="Learn the speed at each width from this job alone, not from jobs with the same name and command.",
+)
+@click.option(
     "--retries",
     metavar="N",
     help="Retry up to N times after a failure, not counting preemptions; for an array, N times per index.",

@@ -33,6 +33,7 @@ class Needs(TypedDict, total=False):
     epochs: int | None
     hours: float | str | None
     resize: str | None
+    own_curve: bool
     retries: int | None
     after: Sequence[str | int] | None
     notify: str | Sequence[str] | None

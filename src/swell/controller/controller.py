@@ -176,7 +176,8 @@ class Controller(Cycles):
 
     def what_if(self, specs: Sequence[JobSpec], user: str) -> list[Outlook]:
         """What would happen to these jobs of a user's; nothing is submitted. In a reader's thread, as above."""
-        return what_if(self._latest[0], self._plan, specs, user, words=self._wording.waiting)
+        curves = self._world.curves
+        return what_if(self._latest[0], self._plan, specs, user, words=self._wording.waiting, curves=curves)
 
     def shortages(self) -> tuple[Shortage, ...] | None:
         """For whom there is not enough room, by the latest plan, in line; None: nothing was planned yet."""

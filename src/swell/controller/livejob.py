@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from swell.controller.curves import ScriptKey, script_of
 from swell.controller.progress import Progress
 from swell.model.attempt import Asked, Stopping
 from swell.model.cluster import NodeId
 from swell.model.job import After, AttemptId, ExitRule, IdlePolicy, JobId, JobState, Overrun, ResizeMode
 from swell.model.plan import JobView, Shape, Slot, held_slots
 from swell.model.reason import Code, Evidence
-from swell.model.training import RankPosition, Training, TrainingRecord
+from swell.model.training import RankPosition, SharedCurve, Training, TrainingRecord
 from swell.store import AttemptRecord, Changes, JobRecord, JobStatus
 
 
@@ -36,6 +37,7 @@ class Terms:
     notifies: str  #: "end", "error", or nobody
     on_overrun: Overrun
     idle: IdlePolicy | None  #: None: its GPUs may idle
+    script: ScriptKey | None  #: jobs with the same one share a curve; None: it shares none
 
     @classmethod
     def of(cls, record: JobRecord) -> Terms:
@@ -55,6 +57,7 @@ class Terms:
             notifies="" if spec.notify is None else "error" if spec.notify.only_on_error else "end",
             on_overrun=spec.on_overrun,
             idle=spec.idle,
+            script=script_of(spec, record.owner),
         )
 
 
@@ -142,9 +145,9 @@ class LiveJob:
             return checkpoint.at
         return self.progress.began_at or (None if self.attempt is None else self.attempt.started_at)
 
-    def view(self) -> JobView:
-        """The job as the planner sees it: the same object as long as nothing has changed."""
-        if self._view is None:
+    def view(self, curve: SharedCurve | None) -> JobView:
+        """The job as the planner sees it: the same object as long as nothing has changed, its `curve` included."""
+        if self._view is None or self._view.curve is not curve:
             record = self.record
             mib = record.gpu_memory_mib  # what it was seen to need takes the place of what it asked for
             self._view = JobView(
@@ -173,6 +176,7 @@ class LiveJob:
                 ended_on=frozenset(self.progress.finished_on if self.shape.is_array else ()),
                 preempts=self.terms.preempts,
                 problem=record.problem,
+                curve=curve,
             )
         return self._view
 

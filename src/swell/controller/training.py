@@ -46,6 +46,7 @@ def fold_report(world: World, report: Report, changes: Changes, now: float) -> f
         job.progress.note_epoch(report.rank, report.begun, now)
     if report.rank == 0:
         job.training = _updated(job, known, report, now)
+        world.curves.learn(job.terms.script, job.id, job.training)
         job.write(changes)
     elif job.training is None:
         job.training = known
@@ -106,6 +107,7 @@ def _updated(job: LiveJob, known: TrainingRecord, report: Report, now: float) ->
     after = _measured(job, after, report)
     if report.checkpoint is not None:
         after = _with_checkpoint(job, after, report.checkpoint, now)
+    after = after.counting(after.epochs_done - known.epochs_done)
     return replace(after, ends_at=_ends_at(job, after, report, now))
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from swell.controller.curves import SharedCurves, script_of
 from swell.controller.world import shape_of
 from swell.model.cluster import Node
 from swell.model.job import JobId, JobSpec, JobState
 from swell.model.plan import JobView, Plan, Preempt, Resize, Shape, Snapshot
 from swell.model.reason import Reason
+from swell.model.training import SharedCurve
 from swell.planner.forecast import RunLength, StartRange, run_forward, start_range
 from swell.planner.why.explain import WaitingWords, explain
 from swell.planner.why.unsuitable import Misfit, never_runs
@@ -48,9 +50,15 @@ def what_if(
     user: str,
     *,
     words: WaitingWords | None = None,
+    curves: SharedCurves | None = None,
 ) -> list[Outlook]:
+    """`curves`: what earlier jobs have measured; None: nothing."""
+    known = SharedCurves() if curves is None else curves
     first = max((job.id for job in snapshot.jobs), default=0) + 1
-    new = [_view(number, spec, user, snapshot.now) for number, spec in enumerate(specs, first)]
+    new = [
+        _view(number, spec, user, snapshot.now, known.of(script_of(spec, user)))
+        for number, spec in enumerate(specs, first)
+    ]
     together = replace(snapshot, jobs=(*snapshot.jobs, *new))
     plan = policy(together)
     without = set(_changes(snapshot, policy(snapshot)))
@@ -66,7 +74,7 @@ def what_if(
     return found
 
 
-def _view(job: JobId, spec: JobSpec, user: str, now: float) -> JobView:
+def _view(job: JobId, spec: JobSpec, user: str, now: float, curve: SharedCurve | None) -> JobView:
     return JobView(
         job,
         shape_of(spec),
@@ -78,6 +86,7 @@ def _view(job: JobId, spec: JobSpec, user: str, now: float) -> JobView:
         waits_for=tuple(after.job for after in spec.after),
         lined_up_at=now,
         user=user,
+        curve=curve,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import groupby
 
+from swell.controller.curves import SharedCurves
 from swell.controller.livejob import LiveJob
 from swell.model.job import AttemptId, JobId, JobSpec, JobState
 from swell.model.kind import JOBSET
@@ -45,6 +46,7 @@ class World:
         self.timed: set[JobId] = set()  #: jobs of which something is asked, or due at a moment
         self.followers: dict[JobId, set[JobId]] = {}  #: who waits for a job's end
         self.gpus: DeviceMemory = {}  #: of every GPU ever seen
+        self.curves = SharedCurves()  #: what jobs tell others of the same script
         self._shapes: dict[Shape, Shape] = {}
 
     def add(self, record: JobRecord) -> LiveJob:
@@ -84,7 +86,7 @@ class World:
         job.progress.begun_now = {task.index for task in now if job.shape.is_array or seen_again(task).has_run}
 
     def views(self) -> tuple[JobView, ...]:
-        return tuple([job.view() for job in self.jobs.values()])
+        return tuple([job.view(self.curves.of(job.terms.script)) for job in self.jobs.values()])
 
 
 def _replay(job: LiveJob, present: int | None, tasks: list[TaskRecord]) -> None:

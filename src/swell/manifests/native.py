@@ -20,6 +20,7 @@ from swell.manifests.context import Context
 from swell.manifests.dependencies import read_after
 from swell.manifests.fields import (
     default_name,
+    is_true,
     quantity,
     read_name,
     refuse_unknown,
@@ -45,7 +46,7 @@ TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
 SIZE = (*gpus.FIELDS, "tasks", "cpus", "cpuLimit", "memory", "array")
 WHERE = ("nodeSelector", "tolerations")
-LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "retries", "after", "notify", "notifyOn")
+LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "ownCurve", "retries", "after", "notify", "notifyOn")
 SPEC = (
     "command",
     "launcher",
@@ -117,6 +118,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         launcher=_launcher(spec.get("launcher"), command, tasks.array, on_cluster=context.on_cluster),
         files=files,
         secrets=secrets,
+        has_own_curve=is_true(spec.get("ownCurve"), "ownCurve"),
     )
 
 

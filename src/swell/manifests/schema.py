@@ -68,6 +68,7 @@ NATIVE_FIELDS: dict[str, tuple[Any, str]] = {
     "epochs": ("amount", "How many epochs the job will do."),
     "hours": ("amount", "Your guess of its run time, as in 2.5."),
     "resize": ("text", "How its width may change while it runs: at-checkpoint, immediate, either or never."),
+    "ownCurve": ("truth", "true: learn its speed at each width from this job alone, and tell other jobs nothing."),
     "retries": ("amount", "Retry up to N times after a failure, not counting preemptions."),
     "after": ("any", "Jobs to wait for: 12, a name, 12:end, {job: prepare, on: end}, or a list of these."),
     "notify": ("any", "Who is told when the job has ended: a command, an http(s) address or mailto:."),

@@ -218,8 +218,8 @@ class Numbered:
         return self.first + (number if self.wrap is None else number % self.wrap)
 
 
-#: Members of roles, rules about nodes, lanes and containers that a server or worker of before refuses.
-NEWER = ("cpu_limit_milli", "shm_mib", "volumes", "groups", "domain")
+#: Members of jobs, roles, rules about nodes, lanes and containers that a server or worker of before refuses.
+NEWER = ("cpu_limit_milli", "shm_mib", "volumes", "groups", "domain", "has_own_curve")
 
 
 def leave_out_newer(*documents: dict[str, Any] | None) -> None:
@@ -290,6 +290,7 @@ class JobSpec:
     launcher: Launcher | None = None  #: starts its command once for each GPU of a task; None: it is started once
     files: JobFiles | None = None  #: None: its tasks run in a folder that is there already
     secrets: tuple[Secret, ...] = ()  #: variables that it cannot do without, beside `env`
+    has_own_curve: bool = False  #: it learns its speed at each width by itself, and no other job learns from it
 
     @property
     def tasks_total(self) -> int:
@@ -302,7 +303,9 @@ class JobSpec:
 
     def to_document(self) -> dict[str, Any]:
         document: dict[str, Any] = codec.to_document(self)
-        leave_out_newer(*document["roles"], *(role["rules"] for role in document["roles"]), document["container"])
+        leave_out_newer(
+            document, *document["roles"], *(role["rules"] for role in document["roles"]), document["container"]
+        )
         return document
 
     @classmethod

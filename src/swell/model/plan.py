@@ -14,7 +14,7 @@ from swell.model.placement import PlacementRules
 from swell.model.quota import DiskUse
 from swell.model.reason import Code
 from swell.model.resources import NOTHING, Resources, gpus_of
-from swell.model.training import Training
+from swell.model.training import SharedCurve, Training
 from swell.model.width import Groups, groups_at
 
 ENDLESS = float("inf")
@@ -133,6 +133,7 @@ class JobView:
     ended_on: frozenset[NodeId] = frozenset()  #: of an array that runs: nodes on which its attempt is over
     preempts: bool = False  #: its PriorityClass lets it take the room of jobs of lower priority that cannot save
     problem: str = ""  #: why it could not be placed the last time, in the words of who refused; empty: it could
+    curve: SharedCurve | None = None  #: of jobs like it, itself included; None: none has measured anything
     # Of its slots, because every plan asks for them:
     places: Places = field(init=False, compare=False, repr=False)
     sums: tuple[tuple[NodeId, Resources, int], ...] = field(init=False, compare=False, repr=False)  #: with how many

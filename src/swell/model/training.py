@@ -23,6 +23,17 @@ class Training:
     lengths: float = 1.0  #: the mean length of the epochs that are left, beside the present one
     counted_at: float | None = None  #: when it had `left` to do, if it trains now; None: it does not
     left_error: float = 0.0  #: of the logarithm of the time that is left, as a standard deviation; 0: it is sure
+    total: float | None = None  #: epochs in all; None: nobody knows
+    mean_length: float = 1.0  #: of the epochs that are done, beside the present one
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCurve:
+    """What jobs of one user that run the same script have measured, all together."""
+
+    epoch_s: tuple[tuple[int, int, float], ...]  #: as in `Training`, of one of the jobs
+    epochs: float | None = None  #: that such a job has in all; None: none has done all of them yet
+    length: float = 1.0  #: of an epoch, as the mean over a whole training, beside one of `epoch_s`
 
 
 NEW_WEIGHT = 0.3  # of a new measurement against all before it: follows a change within a few epochs
@@ -219,6 +230,8 @@ class TrainingRecord:
     last_epoch: tuple[int, float] | None = None  #: number of that epoch, and its seconds
     trend: float = 0.0  #: of the logarithm of an epoch's length, from one to the next; 0: all are alike
     told_steps: EpochSteps | None = None  #: None: it has not said how many steps an epoch has
+    counted: float = 0.0  #: epochs whose lengths are added up; those before an upgrade are not
+    counted_lengths: float = 0.0  #: the sum, in epochs as long as the present one
 
     @property
     def is_complete(self) -> bool:
@@ -357,7 +370,19 @@ class TrainingRecord:
 
     def scaled(self, factor: float) -> TrainingRecord:
         """Epochs of all widths have become longer, by this factor."""
-        return replace(self, profile=tuple(one.scaled(factor) for one in self.profile))
+        profile = tuple(one.scaled(factor) for one in self.profile)
+        return replace(self, profile=profile, counted_lengths=self.counted_lengths / factor)
+
+    def counting(self, epochs: float) -> TrainingRecord:
+        """With so many more that are done, as long as the present one."""
+        if epochs <= 0:
+            return self
+        return replace(self, counted=self.counted + epochs, counted_lengths=self.counted_lengths + epochs)
+
+    @property
+    def mean_length(self) -> float:
+        """Of the epochs that are done, beside the present one."""
+        return self.counted_lengths / self.counted if self.counted else 1.0
 
     @property
     def lengths(self) -> float:
@@ -379,15 +404,27 @@ class TrainingRecord:
         A width whose epochs were all the first of their attempts is as good as unknown, unless all are: it would look
         no faster than a narrower one, and the job would give it up before it was measured.
         """
-        is_any_warm = any(one.has_settled for one in self.profile)
-        known = (one for one in self.profile if one.has_settled >= is_any_warm)
+        known = (one for one in self.profile if one.has_settled >= self.has_settled)
         return tuple((one.width, one.nodes, whole_s) for one in known if (whole_s := one.whole_epoch_s) is not None)
+
+    @property
+    def has_settled(self) -> bool:
+        """Is any width measured free of warming up?"""
+        return any(one.has_settled for one in self.profile)
 
     def for_planner(self) -> Training:
         at = None if self.checkpoint is None else self.checkpoint.at
         error = FIRST_ERROR / (1 + int(self.epochs_done))
         return Training(
-            self.left, self.epoch_s(), self.restart_s, at, self.every_s, lengths=self.lengths, left_error=error
+            self.left,
+            self.epoch_s(),
+            self.restart_s,
+            at,
+            self.every_s,
+            lengths=self.lengths,
+            left_error=error,
+            total=self.epochs_total,
+            mean_length=self.mean_length,
         )
 
     def to_document(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ the speed that it would gain, are missing. Both are counted in seconds of its ow
 from __future__ import annotations
 
 from swell.model.plan import JobView, Weighed
+from swell.planner.timings import has_measured, timings
 from swell.throughput import predict
 
 UNKNOWN_EPOCH = 2.0  # how often as long as until now an epoch still takes, before any was measured
@@ -27,9 +28,9 @@ def weigh(job: JobView, now: float) -> Weighed | None:
     if training.checkpoint_at is None and training.left is None:
         return None  # it does not tell of its epochs
     again_s = max(0.0, now - max(training.checkpoint_at or 0.0, job.started_at + restart_s(job)))
-    if not training.epoch_s:
+    if not has_measured(job):
         return Weighed(again_s, UNKNOWN_EPOCH * again_s)
-    epoch_s = predict(training.epoch_s, job.width, len(job.sums))
+    epoch_s = predict(timings(job), job.width, len(job.sums))
     return Weighed(again_s, max(0.0, epoch_s - again_s))
 
 

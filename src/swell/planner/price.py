@@ -29,7 +29,8 @@ from swell.model.plan import JobView, Weighed
 from swell.model.training import Training
 from swell.planner.interrupt import cost_s, gain, restart_s, weigh
 from swell.planner.rank import rank
-from swell.throughput import Measured, predict
+from swell.planner.timings import has_measured, timings
+from swell.throughput import Measured, align, predict
 
 Table = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -38,6 +39,8 @@ GRIDS_KEPT_MAX, TIMES_KEPT_MAX = 4096, 16_384  # half a kilobyte each
 EXACT_CELLS_MAX = 2_000_000  # jobs x units: a table of so many takes 0.1 s; above it slopes lose some percent
 ONE_MACHINE = 1 << 30  # tasks a node holds, where all nodes are one
 UNKNOWN_LEFT_S = 1800.0  # a job that says nothing about its length, at its least width
+ALIKE_SPREAD = 0.3  # the same where jobs of its script have ended: most are like each other
+LEFT_MIN, LEFT_PART_MIN = 0.01, 0.1  # epochs that are left at the least; and as a part of what the job says
 UNKNOWN_SPREAD = 2.0  # of the logarithm of that: most jobs are short, some take days
 FINE_WIDTH_MAX, COARSE_STEP = 16, 4  # above this width only multiples of the step are looked at
 FIRST_GPUS_MAX = 4  # of tasks that were never measured
@@ -173,15 +176,15 @@ def _explored(job: JobView) -> int:
 
     Tasks with GPUs that were never measured begin on a few: over several nodes they may be slower than on one. Others
     are not held back before they are measured, as they may never be and might not be able to grow later. Nor is a job
-    held back from widths below its present one because it has yet to be measured there.
+    held back from widths below its present one because it has yet to be measured there. What jobs of the same script
+    have measured counts as its own.
     """
-    measured = () if job.training is None else job.training.epoch_s
-    if measured:
-        return max(job.width, EXPLORE_FACTOR * measured[-1][0])
-    gpus = job.shape.roles[0][0].gpus
-    if job.shape.dimension is not Dimension.TASKS or not gpus or job.mode is ResizeMode.NEVER:
+    gpus, measured = job.shape.roles[0][0].gpus, timings(job)
+    is_held_back = job.shape.dimension is Dimension.TASKS and gpus and job.mode is not ResizeMode.NEVER
+    if not is_held_back and not has_measured(job):
         return job.shape.width_max
-    return max(job.width, job.shape.width_min, FIRST_GPUS_MAX // gpus)
+    widest = EXPLORE_FACTOR * measured[-1][0] if measured else FIRST_GPUS_MAX // gpus
+    return max(job.width, job.shape.width_min, widest)
 
 
 class _Work(NamedTuple):
@@ -199,22 +202,38 @@ class _Work(NamedTuple):
 
 
 def _work(job: JobView, now: float) -> _Work:
-    training, least = job.training, job.shape.width_min
-    if training is None or not training.epoch_s:
+    training, least, measured = job.training, job.shape.width_min, timings(job)
+    if not measured:
         return _Work(((least, 1, 1.0),), _guess_s(job, now), 1.0)
-    if training.left is not None:
-        parts = max(training.left - _under_way(job, now), 0.01) * training.lengths
-        return _Work(training.epoch_s, parts * _doubt(training, parts * predict(training.epoch_s, least)), 1.0)
-    return _Work(training.epoch_s, _guess_s(job, now), predict(training.epoch_s, least))
+    least_s = predict(measured, least)
+    if training is None or not training.epoch_s or training.left is None:
+        return _Work(measured, _guess_s(job, now), least_s)
+    return _Work(measured, _parts(job, training, training.left, least_s, now), 1.0)
 
 
-def _doubt(training: Training, told_s: float) -> float:
-    """Towards what is taken for a job of which nothing is known, the more so the less is known of this one.
+def _parts(job: JobView, training: Training, left: float, least_s: float, now: float) -> float:
+    """Epochs that are left, in epochs as long as the present one.
 
-    Early on, hours may turn out to be minutes: epochs become shorter, and a job may stop before all it said is done.
+    What it says itself is believed only in part, the less the less is known of it. Early on, hours may turn out to be
+    minutes: epochs become shorter, and a job may stop before all it said is done. The rest is what jobs of the same
+    script had left at this point; where none has done all of its epochs, what is taken for any unknown job.
     """
-    weight = UNKNOWN_SPREAD**2 / (UNKNOWN_SPREAD**2 + training.left_error**2)
-    return math.pow(UNKNOWN_LEFT_S / max(told_s, 1.0), 1.0 - weight)
+    under_way = _under_way(job, now)
+    told = max(left - under_way, LEFT_MIN) * training.lengths
+    expected = _as_others(job, training, left - under_way)
+    spread = UNKNOWN_SPREAD if expected is None else ALIKE_SPREAD
+    other = UNKNOWN_LEFT_S / least_s if expected is None else max(expected, told * LEFT_PART_MIN)
+    weight = spread**2 / (spread**2 + training.left_error**2)
+    return told * math.pow(other / told, 1.0 - weight)
+
+
+def _as_others(job: JobView, training: Training, left: float) -> float | None:
+    """What is left, if its epochs become as much shorter as those of others did; None: nobody knows."""
+    curve = job.curve
+    if curve is None or curve.epochs is None or training.total is None:
+        return None
+    length = curve.length / align(training.epoch_s, curve.epoch_s)
+    return training.total * length - (training.total - left) * training.mean_length
 
 
 def time_left_s(job: JobView, width: int, nodes: int, now: float) -> float:
@@ -224,7 +243,9 @@ def time_left_s(job: JobView, width: int, nodes: int, now: float) -> float:
 
 def is_measured(job: JobView) -> bool:
     """Is it known how much it has still to do, and how fast that goes?"""
-    return job.training is not None and job.training.left is not None and bool(job.training.epoch_s)
+    if job.curve is not None and job.curve.epochs is not None:
+        return True
+    return job.training is not None and job.training.left is not None and has_measured(job)
 
 
 def _under_way(job: JobView, now: float) -> float:
@@ -232,7 +253,7 @@ def _under_way(job: JobView, now: float) -> float:
     training = job.training
     if training is None or training.counted_at is None or not job.slots:
         return 0.0
-    epoch_s = predict(training.epoch_s, job.width, nodes_of(job))
+    epoch_s = predict(timings(job), job.width, nodes_of(job))
     return min(UNDER_WAY_MAX, max(0.0, now - training.counted_at) / epoch_s)
 
 
@@ -244,7 +265,15 @@ def _guess_s(job: JobView, now: float) -> float:
     ran_s = job.used_s + (0.0 if job.started_at is None else max(0.0, now - job.started_at))
     if job.estimate_s is not None and ran_s < job.estimate_s:
         return job.estimate_s - ran_s
-    return max(UNKNOWN_LEFT_S, ran_s)
+    return max(_whole_s(job), ran_s)
+
+
+def _whole_s(job: JobView) -> float:
+    """How long jobs of its script took in all; where none has ended, what is taken for any job."""
+    curve = job.curve
+    if curve is None or curve.epochs is None:
+        return UNKNOWN_LEFT_S
+    return curve.epochs * curve.length * predict(curve.epoch_s, job.shape.width_min)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class Settings:
     policy: str = DEFAULT_POLICY
     knowledge: Knowledge = Knowledge.BLANK
     saving: Saving = Saving.WHEN_ASKED
+    shares_curves: bool = True  #: between jobs of one user and script, if speeds are not known anyway
     restart_s: float = 30.0  #: from the start of a job's processes to training
     save_s: float = 2.0  #: from being asked to the end, where jobs save when asked
     tick_s: float = 60.0  #: how long a report waits for a cycle at the most
@@ -164,7 +165,7 @@ class Simulation:
         low, high = (job.width, job.width) if self.settings.policy in RIGID else (job.width_min, job.width_max)
         high = max(low, min(high, self.cluster.gpus)) if job.per_task.gpus else high
         return JobSpec(
-            name=job.name,
+            name=job.script or job.name,
             roles=(Role("worker", ("train",), job.per_task, low),),
             dimension=Dimension.TASKS,
             width_min=low,
@@ -179,7 +180,12 @@ class Simulation:
             epochs=job.epochs,
             estimate_s=job.estimate_s,
             resize=RESIZE_MODES[self._saving(job)],
+            has_own_curve=not (job.script and self._shares_curves),
         )
+
+    @property
+    def _shares_curves(self) -> bool:
+        return self.settings.shares_curves and self.settings.knowledge is Knowledge.BLANK
 
     def _saving(self, job: SimJob) -> Saving:
         return self.settings.saving if job.resumes else Saving.NEVER

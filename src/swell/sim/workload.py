@@ -65,6 +65,7 @@ class SimJob:
     whole_seconds: bool = False  #: see `Behavior`
     gang: str = ""  #: of which this job is one pod, that waits for the others; empty: it is whole by itself
     gang_size: int = 1
+    script: str = ""  #: jobs of one user with the same one share a curve; empty: it shares none
     estimate_s: float | None = None  #: what its user says its run time will be; None: nothing
 
     def left_s(self, placement: Placement, done: float) -> float:

@@ -137,6 +137,13 @@ class StoreReader:
         old = select(tables.job.c.id).where(tables.job.c.ended_at < moment).order_by(tables.job.c.id).limit(limit)
         return [row[0] for row in self._rows(old)]
 
+    def newest_trained(self, among: int) -> list[JobRecord]:
+        """Of so many jobs that were submitted last: those that have ended and had told of their training, by id."""
+        job = tables.job.c
+        oldest = select(func.coalesce(func.max(job.id), 0) - among).scalar_subquery()
+        wanted = (job.id > oldest) & job.ended_at.is_not(None) & job.training.is_not(None)
+        return [job_record(row) for row in self._rows(select(tables.job).where(wanted).order_by(job.id))]
+
     def owners(self, jobs: Sequence[JobId]) -> dict[JobId, str]:
         """The owner of each of these jobs; a job that was deleted is left out."""
         named = select(tables.job.c.id, tables.job.c.owner).where(tables.job.c.id.in_(jobs))

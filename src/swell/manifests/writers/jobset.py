@@ -143,6 +143,7 @@ def _losses(spec: JobSpec) -> tuple[str, ...]:
             "the pod group": spec.pod_group,
             "rules about exit codes": spec.exit_rules,
             "hours": spec.estimate_s,
+            "ownCurve": spec.has_own_curve,
             "after": spec.after,
             "notify": spec.notify,
             "files of its own (uploaded, inputs, outputs)": spec.files,

@@ -62,6 +62,7 @@ def common_losses(spec: JobSpec) -> dict[str, object]:
         "priority": spec.priority,
         "epochs": spec.epochs,
         "hours": spec.estimate_s,
+        "ownCurve": spec.has_own_curve,
         "resize": spec.resize is not ResizeMode.AT_CHECKPOINT,
         "after": spec.after,
         "notify": spec.notify,

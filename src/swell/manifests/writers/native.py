@@ -135,6 +135,7 @@ def _life(spec: JobSpec, siblings: Sequence[str]) -> dict[str, Any]:
         "epochs": spec.epochs,
         "hours": None if spec.estimate_s is None else repr(spec.estimate_s / 3600),
         "resize": None if spec.resize is ResizeMode.AT_CHECKPOINT else str(spec.resize),
+        "ownCurve": spec.has_own_curve,
         "retries": spec.retries or None,
         "after": [_after(one, siblings) for one in spec.after],
         **_notify(spec.notify),

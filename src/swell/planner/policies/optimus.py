@@ -12,6 +12,7 @@ import math
 
 from swell.model.plan import JobView, Plan, Snapshot
 from swell.planner.policies.allocate import Totals, enact, runnable
+from swell.planner.timings import has_measured, timings
 from swell.throughput import predict
 
 UNMEASURED = ((1, 1, 1800.0),)  # seconds of an epoch of a job of which nothing is known
@@ -38,7 +39,7 @@ def _gain(job: JobView, width: int) -> float:
     if width >= job.shape.width_max or job.shape.is_array:
         return 0.0
     training = job.training
-    measured = training.epoch_s if training is not None and training.epoch_s else UNMEASURED
+    measured = timings(job) if has_measured(job) else UNMEASURED
     left = 1.0 if training is None or training.left is None else training.left
     whole = max(math.ceil(round(left, 9)) - 1, LAST_EPOCH)  # as published: without the epoch that it is in
     return (predict(measured, width) - predict(measured, width + 1)) * whole

@@ -12,6 +12,7 @@ CSV with a first line of names, or YAML with the same names: `jobs: [{submit_tim
     memory       of each task, as in 8GiB       cpus      of each task
     priority     a whole number                 user      whose job it is       name      of the job
     epochs       how often it saves, 20 without it         resumes   no: it begins again when it is stopped
+    script       jobs of one user with the same one tell each other how fast they are at each width
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ REQUIRED = ("submit_time", "gpus")
 KNOWN = (
     *REQUIRED,
     *("requested", "duration", "work", "speedup", "memory", "cpus"),
-    *("priority", "user", "name", "epochs", "resumes"),
+    *("priority", "user", "name", "epochs", "resumes", "script"),
 )
 SECONDS = ("submit_time", "duration", "work")  # a number without a unit
 WIDTH_MAX = 4096
@@ -73,6 +74,7 @@ def read_job(row: TraceRow, number: int) -> SimJob:
         priority=_priority(row),
         user=row.text("user", "user"),
         resumes=_is_yes(row, "resumes"),
+        script=row.text("script", ""),
     )
 
 

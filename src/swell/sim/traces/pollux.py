@@ -79,6 +79,7 @@ def read(path: Path, profiles: dict[tuple[str, int], Profile]) -> Workload:
                 width_min=1,
                 width_max=profile.width_max,
                 whole_seconds=True,
+                script=f"{key[0]}-batch{key[1]}",
             )
         )
     return Workload(path.stem, tuple(sorted(jobs, key=lambda job: job.submit_s)))
