@@ -137,7 +137,8 @@ OPTIONS = {
     "--upload",
     is_flag=True,
     help="Send the working directory to the server; tasks run in a copy of it. .gitignore and .swellignore are "
-    "respected.  [default: with --input and --output, and for a remote server if --workdir is relative]",
+    "respected. On the server's own machine, also for jobs that may run on other workers, --workdir sends nothing.  "
+    "[default: with --input and --output, and for a remote server if --workdir is relative]",
 )
 @click.option(
     "--input",

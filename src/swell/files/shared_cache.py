@@ -128,7 +128,7 @@ class SharedCache:
     def _claim(self, key: str) -> Path | None:
         """The file that proves our claim; None: somebody else has one that is not silent."""
         own = self._root / "claims" / f".{key}.{secrets.token_hex(8)}"
-        own.write_text(own.name)
+        own.write_text(own.name)  # by which it is known: some network disks count no links, and number each name
         with contextlib.suppress(FileNotFoundError):  # silent for so long that others removed it
             if self._has_linked(own, self._root / "claims" / key):
                 return own
@@ -139,7 +139,7 @@ class SharedCache:
         for _ in range(2):
             with contextlib.suppress(FileExistsError):
                 os.link(own, claim)
-            if own.stat().st_nlink > 1:  # what link() said may be about a repeated request
+            if _text(claim) == own.name:  # what link() said may be about a repeated request
                 return True
             if not self._take_away(claim, own):
                 break
@@ -148,7 +148,7 @@ class SharedCache:
     def _take_away(self, claim: Path, own: Path) -> bool:
         """A claim that was silent for too long. Of several that see that, one renames it; a newer one is put back."""
         try:
-            seen = claim.stat()
+            seen, text = claim.stat(), _text(claim)
         except FileNotFoundError:
             return True
         if self._fs_now(own) - seen.st_mtime <= self._silence_s:
@@ -158,8 +158,7 @@ class SharedCache:
             claim.rename(aside)
         except FileNotFoundError:
             return True
-        found = aside.stat()
-        if (found.st_ino, found.st_mtime_ns) != (seen.st_ino, seen.st_mtime_ns):
+        if (_text(aside), aside.stat().st_mtime_ns) != (text, seen.st_mtime_ns):
             with contextlib.suppress(OSError):
                 os.link(aside, claim)
         aside.unlink(missing_ok=True)
@@ -187,7 +186,7 @@ class SharedCache:
     def _give_up(self, key: str, own: Path) -> None:
         claim = self._root / "claims" / key
         with contextlib.suppress(OSError):
-            if claim.stat().st_ino == own.stat().st_ino:
+            if _text(claim) == own.name:
                 claim.unlink()
         own.unlink(missing_ok=True)
 
@@ -254,6 +253,14 @@ class SharedCache:
         while not self._closing.wait(self._silence_s / BEATS):
             with contextlib.suppress(OSError):  # a full or absent disk; the next time will do
                 self._beat_owner()
+
+
+def _text(claim: Path) -> str:
+    """Whose it is; empty: there is none."""
+    try:
+        return claim.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _touch(path: Path) -> None:
