@@ -30,6 +30,7 @@ class Needs(TypedDict, total=False):
     grace: str | float | None
     epochs: int | None
     hours: float | str | None
+    checkpoint_every: str | float | None
     resize: str | None
     retries: int | None
     after: Sequence[str | int] | None

@@ -60,6 +60,10 @@ NATIVE_FIELDS: dict[str, tuple[Any, str]] = {
     "grace": ("amount", "Time between SIGTERM and SIGKILL; 45 is seconds."),
     "epochs": ("amount", "How many epochs the job will do."),
     "hours": ("amount", "Your guess of its run time, as in 2.5."),
+    "checkpointEvery": (
+        "amount",
+        "How often swell-sdk saves inside an epoch, as in 10m; it bounds what a crash costs.",
+    ),
     "resize": ("text", "How its width may change while it runs: at-checkpoint, immediate, either or never."),
     "retries": ("amount", "Retry up to N times after a failure, not counting preemptions."),
     "after": ("any", "Jobs to wait for: 12, a name, 12:end, {job: prepare, on: end}, or a list of these."),

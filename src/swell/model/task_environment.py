@@ -50,6 +50,7 @@ OF_ONE_ATTEMPT = frozenset(
         "SWELL_CHECKPOINT",
         "SWELL_WIDTH",
         "SWELL_GRACE_S",
+        "SWELL_CHECKPOINT_EVERY_S",
         "SWELL_STEPS_DONE",
         "SWELL_STEPS_TOTAL",
         "SWELL_SAMPLES_DONE",
