@@ -1,7 +1,8 @@
 """Keras under Swell: one callback reports, saves and stops; `initial_epoch` and `load_model` resume.
 
-With several tasks TensorFlow's workers find each other by TF_CONFIG, which Swell sets; a batch is divided among them,
-so the loss of an epoch is the same on one GPU and on two. TensorFlow does that with Keras 2 (`tf_keras`) only.
+One task uses all of its GPUs (`MirroredStrategy`). With several tasks TensorFlow's workers find each other by
+TF_CONFIG, which Swell sets; TensorFlow does that with Keras 2 (`tf_keras`) only. A batch is divided among all copies of
+the model, so the loss of an epoch is the same on one GPU and on two.
 """
 
 from __future__ import annotations
@@ -41,13 +42,28 @@ class Printing(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
         self.steps = 0
 
 
-def workers(ranks: int) -> Any:
-    """Where the model lives: one copy on each of several ranks, or nothing in particular."""
-    if ranks == 1:
-        return contextlib.nullcontext()
+def copies(run: swell_sdk.Run) -> Any:
+    """Where the model lives: a copy on each task, or on each GPU of the only task, or nothing in particular."""
+    if run.world_size > 1:
+        import tensorflow
+
+        return tensorflow.distribute.MultiWorkerMirroredStrategy().scope()
+    if run.environment.num_gpus > 1:
+        import tensorflow
+
+        return tensorflow.distribute.MirroredStrategy(devices(run.environment.num_gpus)).scope()
+    return contextlib.nullcontext()
+
+
+def devices(gpus: int) -> list[str]:
+    """The GPUs of this task. Where they are simulated, the CPU is divided into as many."""
     import tensorflow
 
-    return tensorflow.distribute.MultiWorkerMirroredStrategy().scope()
+    if tensorflow.config.list_physical_devices("GPU"):
+        return [f"GPU:{number}" for number in range(gpus)]
+    parts = [tensorflow.config.LogicalDeviceConfiguration() for _ in range(gpus)]
+    tensorflow.config.set_logical_device_configuration(tensorflow.config.list_physical_devices("CPU")[0], parts)
+    return [f"CPU:{number}" for number in range(gpus)]
 
 
 def build() -> keras.Model:
@@ -59,7 +75,8 @@ def build() -> keras.Model:
 def main() -> None:
     run = swell_sdk.attach()
     keras.utils.set_random_seed(7)
-    with workers(run.world_size):
+    ranks = max(run.world_size, run.environment.num_gpus)
+    with copies(run):
         model = keras.models.load_model(run.checkpoint_path) if run.checkpoint_path else build()
     inputs = numpy.random.default_rng(7).random((512, 4))
     model.fit(
@@ -70,7 +87,7 @@ def main() -> None:
         initial_epoch=run.epochs_done,
         shuffle=False,
         verbose=0,
-        callbacks=[Printing(run.world_size), SwellCallback()],
+        callbacks=[Printing(ranks), SwellCallback()],
     )
 
 

@@ -1,39 +1,35 @@
-"""PyTorch's DistributedDataParallel on CPUs (gloo) or GPUs (nccl), stopped and resumed without losing work.
+"""PyTorch's DistributedDataParallel on CPUs (gloo) or GPUs (nccl), stopped at any step and resumed right after it.
 
-The order of the data depends on the epoch alone and the optimizer is part of the checkpoint, so at equal width a run
-that was interrupted ends with the same loss as one that was not. Under torchrun or as a gang of Swell's tasks.
+The order of the data depends on the epoch alone, the sampler goes on after the samples that are done, and the optimizer
+is part of the checkpoint: at equal width a run that was interrupted learns what an uninterrupted one does, at another
+one each sample is still seen once an epoch. Under torchrun or as a gang of Swell's tasks.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
 
 import swell_sdk
+from swell_sdk.torch import ResumableSampler
 
 SAMPLES = 512
-BATCH = 32
+BATCH = 64  # of all ranks together
 RATE = 0.01
+STEP_S = float(os.environ.get("STEP_S", "0"))  # how long a step pretends to take, on one rank
 
 
-def data() -> Any:
-    generator = torch.Generator().manual_seed(7)
-    inputs = torch.rand(SAMPLES, 4, generator=generator)
-    return inputs, (inputs**2).sum(dim=1, keepdim=True)
-
-
-def indices(epoch: int, rank: int, world_size: int) -> Iterator[Any]:
-    """This rank's batches: every rank draws the same order and takes its share."""
-    order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(epoch))
-    for start in range(0, SAMPLES, BATCH):
-        yield order[start : start + BATCH][rank::world_size]
+def data() -> TensorDataset:
+    inputs = torch.rand(SAMPLES, 4, generator=torch.Generator().manual_seed(7))
+    return TensorDataset(torch.arange(SAMPLES), inputs, (inputs**2).sum(dim=1, keepdim=True))
 
 
 def network() -> Any:
@@ -41,10 +37,34 @@ def network() -> Any:
     return nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 1))
 
 
+class Training:
+    """What a checkpoint has: all that a step changes."""
+
+    def __init__(self, device: Any) -> None:
+        self.net = network().to(device)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=RATE)
+        self.total = torch.zeros(1, device=device)  # of the epoch under way: its loss so far
+
+    def load(self, path: str, device: Any) -> None:
+        saved: dict[str, Any] = torch.load(path, map_location=device)
+        self.net.load_state_dict(saved["net"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.total = saved["total"]
+
+    def add(self, loss: Any) -> None:
+        """A step's, of all ranks: rank 0 may be asked to save after any."""
+        dist.all_reduce(loss)
+        self.total += loss
+
+    def save(self, path: str) -> None:
+        state = {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), "total": self.total}
+        torch.save(state, path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, help="all of them  [default: as the job says, or 5]")
-    parser.add_argument("--sample-s", type=float, default=0.0, help="how long a sample pretends to take")
+    parser.add_argument("--sample-s", type=float, default=STEP_S / BATCH, help="how long a sample pretends to take")
     options = parser.parse_args()
 
     run = swell_sdk.attach()
@@ -58,35 +78,35 @@ def main() -> None:
     )
     device = torch.device("cuda", here.local_rank) if torch.cuda.is_available() else torch.device("cpu")
     torch.set_num_threads(1)
-    net = network().to(device)
-    model = DistributedDataParallel(net)
-    optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+    training = Training(device)
     if run.checkpoint_path:
-        saved: dict[str, Any] = torch.load(run.checkpoint_path, map_location=device)
-        net.load_state_dict(saved["net"])
-        optimizer.load_state_dict(saved["optimizer"])
+        training.load(run.checkpoint_path, device)
+    run.on_yield(training.save, suffix=".pt")  # at whatever step it is asked to stop
+    model = DistributedDataParallel(training.net)
 
-    inputs, targets = (one.to(device) for one in data())
+    dataset = data()
+    loader = DataLoader(dataset, batch_sampler=ResumableSampler(dataset, BATCH // world_size))
     if rank == 0:
-        print(f"width {world_size}, {'resumed' if run.restarted else 'new'}, {run.epochs_done} epochs done", flush=True)
+        done = f"{run.epochs_done} epochs and {run.begun_before.samples_done if run.begun_before else 0} samples done"
+        print(f"width {world_size}, {'resumed' if run.restarted else 'new'}, {done}", flush=True)
     for epoch in run.epochs(options.epochs or run.epochs_total or 5):
-        total, steps = torch.zeros(1, device=device), 0
-        for batch in run.steps(indices(epoch, rank, world_size)):
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(model(inputs[batch]), targets[batch])
+        if run.begun_before is None:
+            training.total.zero_()
+        steps = 0
+        for _, inputs, targets in run.steps(loader):
+            training.optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
             loss.backward()
-            optimizer.step()
-            total += loss.detach() * len(batch) / SAMPLES
+            training.optimizer.step()
+            training.add(loss.detach() * len(inputs) / SAMPLES)
             steps += 1
-            time.sleep(options.sample_s * len(batch))
-        dist.all_reduce(total)
-        state = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
-        run.save(lambda path: torch.save(state, path), suffix=".pt")  # noqa: B023
+            time.sleep(options.sample_s * len(inputs))
+        run.save(training.save, suffix=".pt")
         dist.barrier()  # nobody leaves before rank 0 has saved
         if rank == 0:
-            run.metric("loss", total.item())
+            run.metric("loss", training.total.item())
             told = f"{steps} steps, ranks: {dist.get_world_size()}"
-            print(f"width {world_size}, epoch {epoch + 1}: loss {total.item():.9f} in {told}", flush=True)
+            print(f"width {world_size}, epoch {epoch + 1}: loss {training.total.item():.9f} in {told}", flush=True)
     dist.destroy_process_group()
 
 

@@ -45,6 +45,12 @@ def test_the_first_attempt_begins_at_the_beginning(stage: Stage) -> None:
     }
 
 
+def test_it_is_told_how_often_to_save_if_the_job_says(stage: Stage) -> None:
+    job = stage.elastic(1, 4, checkpoint_every_s=600.0)
+    stage.cycle(0.0)
+    assert stage.own(job)["SWELL_CHECKPOINT_EVERY_S"] == "600"
+
+
 @pytest.mark.parametrize(("path", "told"), [("five.pt", "/mine/five.pt"), (None, "")])
 def test_the_next_one_goes_on_from_the_checkpoint(stage: Stage, path: str | None, told: str) -> None:
     """Half an epoch more was done than the whole ones, which the job does again."""

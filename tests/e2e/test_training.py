@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from server import Gate, Server
 
 from .flood import Flood
-from .training import EXAMPLES, SDK, read_story, until_trained
+from .training import EXAMPLES, SDK, Life, read_story, until_trained
 
 pytestmark = pytest.mark.slow
 
@@ -33,9 +37,12 @@ def wait_at(gate: Gate) -> tuple[str, ...]:
     return "sh", "-c", f"read line < {gate}"
 
 
-def uninterrupted(widths: list[int]) -> list[float]:
-    """The loss of every epoch in a run that nobody stopped, given the width of each."""
-    words = [TORCH, str(Path(__file__).with_name("replay.py")), *map(str, widths)]
+def uninterrupted(epochs: int, lives: list[Life]) -> list[float]:
+    """The loss of every epoch in a run that nobody stopped, but that has these widths from these samples on."""
+    began = [(life.width, *life.began) for life in lives if life.began is not None]
+    assert len(began) == len(lives), lives
+    words = [TORCH, str(Path(__file__).with_name("replay.py")), str(epochs)]
+    words += [f"{width}@{done}.{samples}" for width, done, samples in began]
     paths = f"{SDK}:{EXAMPLES / 'pytorch'}"
     done = subprocess.run(words, env={"PYTHONPATH": paths}, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -48,7 +55,7 @@ def test_ddp_is_widened_narrowed_scaled_and_preempted_and_learns_as_if_nothing_h
     """Every epoch once, and the loss of each as in a run of one process that was never stopped.
 
     A run at one width throughout would be no measure: averaging over two or three shares is other arithmetic, so from
-    the first change on it learns something else. The reference therefore has the same width in every epoch, and
+    the first change on it learns something else. The reference therefore has the same width at every step, and
     shares with the job only its data and its network: no checkpoint, no second process.
     """
     server, gates = small_server, [Gate(tmp_path / name) for name in ("first", "second", "urgent")]
@@ -90,9 +97,56 @@ def test_ddp_is_widened_narrowed_scaled_and_preempted_and_learns_as_if_nothing_h
     assert [life.outcome for life in story.lives] == [*["yielded"] * (len(story.lives) - 1), "succeeded"]
     counted = [story.document[name] for name in ("preemptions", "failures", "lost_gpu_seconds")]
     assert counted == [1, 0, 0.0]
-    assert story.losses == pytest.approx(uninterrupted(story.widths), abs=1e-6, rel=0)
+    assert story.losses == pytest.approx(uninterrupted(EPOCHS, story.lives), abs=1e-6, rel=0)
     for gate in gates:
         gate.close()
+
+
+def test_ddp_is_preempted_and_resized_inside_an_epoch_and_sees_every_sample_once(tmp_path: Path) -> None:
+    """Two ranks with gloo, preempted in one epoch and narrowed in the next, each time in its middle."""
+    seen, watched = tmp_path / "seen", Path(__file__).with_name("watched_ddp.py")
+    seen.mkdir()
+    with Server(tmp_path, gpus=2, cpus=3) as server:
+        told = {"PYTHONPATH": f"{SDK}:{EXAMPLES / 'pytorch'}", "STEP_S": "1", "SEEN": str(seen)}
+        words = ("--tasks", "1..2", "--gpus", "1", "--epochs", "3", *(f"--env={k}={v}" for k, v in told.items()))
+        job = server.start(*words, "--", TORCH, str(watched))
+        asked_at = []
+        for attempt, (words, epoch) in enumerate(((("requeue",), 0), (("scale", "1"), 1)), 1):
+            server.until_true(
+                job,
+                lambda _, at=attempt, n=epoch: any(one["attempt"] == at and one["epoch"] == n for one in read(seen)),
+                patience_s=90,
+            )
+            asked_at.append(time.time())
+            assert server.swell(words[0], str(job), *words[1:]).code == 0
+        server.until(job, "succeeded", patience_s=150)
+        story = read_story(server, job)
+
+    steps = read(seen)
+    for epoch in range(3):
+        samples = [sample for one in steps if one["epoch"] == epoch for sample in one["samples"]]
+        assert sorted(samples) == list(range(512)), f"epoch {epoch + 1}: every sample once"
+    assert [(life.width, life.outcome) for life in story.lives] == [(2, "yielded"), (2, "yielded"), (1, "succeeded")]
+    began = [life.began for life in story.lives]
+    assert [one[0] for one in began if one] == [0, 0, 1]
+    assert all(one and one[1] > 0 for one in began[1:]), f"not inside an epoch: {began}"
+    assert story.losses == pytest.approx(uninterrupted(3, [story.lives[0], story.lives[2]]), abs=1e-6, rel=0)
+    counted = [story.document[name] for name in ("preemptions", "resizes", "failures", "lost_gpu_seconds")]
+    assert counted == [1, 1, 0, 0.0]
+    for number, (asked, kind) in enumerate(zip(asked_at, ("preempted", "resized"), strict=True), 1):
+        last = max(one["at"] for one in steps if one["attempt"] == number)
+        again = min(one["at"] for one in steps if one["attempt"] == number + 1)
+        print(
+            f"{kind}: {last - asked:.1f} s from asked to its last step, {again - asked:.1f} s to training again, ",
+            end="",
+        )
+        print(f"{story.document['lost_gpu_seconds']:.0f} GPU-seconds lost")
+
+
+def read(seen: Path) -> list[dict[str, Any]]:
+    """What every rank of every attempt has trained on, as far as whole lines of it are there."""
+    lines = (path.read_text().split("\n")[:-1] for path in seen.iterdir())
+    return [json.loads(line) for line in itertools.chain.from_iterable(lines)]
 
 
 def test_every_life_of_a_job_has_its_own_beginning(server: Server) -> None:

@@ -25,6 +25,7 @@ for epoch in run.epochs():
     run.save(lambda path: Path(path).write_text(str(epoch + 1)))
 """
 EPOCH = re.compile(r"epoch (\d+): loss ([\d.]+)")
+BEGAN = re.compile(r"(\d+) epochs and (\d+) samples done")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Life:
     losses: list[float]
     outcome: str
     codes: list[int]  #: exit codes, by rank
+    began: tuple[int, int] | None = None  #: epochs and samples that were done before; None: it did not say
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,6 @@ class Story:
     def losses(self) -> list[float]:
         return [loss for life in self.lives for loss in life.losses]
 
-    @property
-    def widths(self) -> list[int]:
-        """Of every epoch."""
-        return [life.width for life in self.lives for _ in life.epochs]
-
 
 def read_story(server: Server, job: int) -> Story:
     client = server.client()
@@ -67,7 +64,9 @@ def read_story(server: Server, job: int) -> Story:
         found = EPOCH.findall(log)
         codes = [task["exit_code"] for task in attempt["tasks"]]
         epochs, losses = [int(epoch) for epoch, _ in found], [float(loss) for _, loss in found]
-        lives.append(Life(attempt["width"], epochs, losses, attempt["outcome"], codes))
+        said = BEGAN.search(log)
+        began = (int(said[1]), int(said[2])) if said else None
+        lives.append(Life(attempt["width"], epochs, losses, attempt["outcome"], codes, began))
     asked = [event["detail"]["cause"] for event in document["events"] if event["kind"] == "AskedToYield"]
     return Story(lives, asked, document)
 

@@ -257,15 +257,28 @@ def test_a_value_that_cannot_be_meant_is_refused_with_what_to_write(spec, said):
 
 
 def test_what_it_says_of_its_course_is_understood():
-    spec = read({"epochs": "10", "hours": "2.5", "resize": "immediate", "ownCurve": True, "retries": 3})
+    course = {"epochs": "10", "hours": "2.5", "checkpointEvery": "10m", "resize": "immediate", "ownCurve": True}
+    spec = read({**course, "retries": 3})
     assert (spec.epochs, spec.estimate_s, spec.resize, spec.retries) == (10, 9000.0, ResizeMode.IMMEDIATE, 3)
-    assert spec.has_own_curve
+    assert (spec.checkpoint_every_s, spec.has_own_curve) == (600.0, True)
     assert JobSpec.from_document(spec.to_document()) == spec
 
 
 @pytest.mark.parametrize(
     "empty",
-    ["epochs", "hours", "resize", "ownCurve", "retries", "after", "notify", "notifyOn", "tensorboard", "checkpoints"],
+    [
+        "epochs",
+        "hours",
+        "checkpointEvery",
+        "resize",
+        "ownCurve",
+        "retries",
+        "after",
+        "notify",
+        "notifyOn",
+        "tensorboard",
+        "checkpoints",
+    ],
 )
 def test_what_it_does_not_say_of_its_course_is_the_default(empty):
     assert read({empty: None}) == read({})
@@ -288,6 +301,12 @@ HOURS = "is not a number of hours; write how long it will run by your guess, as 
         ({"epochs": 0}, "epochs is 0; it must be from 1 to 1000000000"),
         ({"epochs": 1.5}, f"{EPOCHS} a number: 1.5"),
         ({"epochs": [3]}, f"{EPOCHS} a list: [3]"),
+        ({"checkpointEvery": "5s"}, "checkpointEvery: '5s' is shorter than 10 s; write for example 10m"),
+        ({"checkpointEvery": "10"}, "checkpointEvery: '10' has no unit; write 90s, 30m, 2h or 7d"),
+        (
+            {"checkpointEvery": "nan"},
+            "checkpointEvery: 'nan' is not a duration; write 90s, 30m, 2h, 1h30m or 1-12:00:00",
+        ),
         ({"hours": 0}, f"hours: '0' {HOURS}"),
         ({"hours": "-1"}, f"hours: '-1' {HOURS}"),
         ({"hours": "2h"}, f"hours: '2h' {HOURS}"),

@@ -372,3 +372,31 @@ def test_only_a_function_that_can_hold_no_copy_is_called_again() -> None:
         "a function of objects and numbers",
         "an object handed over",
     ]
+
+
+def test_what_is_to_be_saved_every_so_often_is_saved_inside_an_epoch_and_a_crash_costs_no_more(
+    start: Callable[..., Script], server: Server, tmp_path: Path
+) -> None:
+    first = start("import json\n" + TRAINS, STEPS="5", GATE="[1, 3]", SWELL_CHECKPOINT_EVERY_S="0.000001")
+    assert first.at_gate() == "here"
+    server.wait(lambda: last_done(server) == (1, 3), "the third step of the second epoch to be reported")
+    first.kill()
+    assert not any(one.get("yielding") for one in server.reports)
+    with serving(server.folder, attempt="12.4") as again:
+        code, out, err = Script("import json\n" + TRAINS, again.environ(STEPS="5", **told(server)), tmp_path).end()
+    assert (code, err) == (0, "")
+    assert json.loads(out) == [[epoch, step] for epoch in range(2) for step in range(5)], "none twice, none left out"
+
+
+def last_done(server: Server) -> tuple[int, int] | None:
+    found = [one["checkpoint"] for one in server.reports if "checkpoint" in one]
+    return (found[-1]["epochs_done"], found[-1].get("steps_done", 0)) if found else None
+
+
+def test_before_that_time_has_passed_it_saves_only_when_asked(attached: Callable[..., Run]) -> None:
+    run = attached(EPOCHS_TO_BE_DONE="1", SWELL_CHECKPOINT_EVERY_S="3600")
+    saved: list[str] = []
+    run.on_yield(saved.append)
+    for _ in run.epochs():
+        list(run.steps(range(50)))
+    assert saved == []

@@ -40,6 +40,7 @@ class Environment:
     checkpoint: str = ""  #: the last one that was reported; empty: none, or the job finds it by itself
     width: int = 1  #: GPUs of the one task, or tasks
     grace_s: float = 30.0  #: between SIGTERM and SIGKILL
+    checkpoint_every_s: float = 0.0  #: how often it is to be saved inside an epoch, too; 0: as the script does
     epochs_done: int = 0  #: epochs that are durable
     steps_done: int = 0  #: steps of the next epoch that are durable, as the earlier attempt counted them
     steps_total: Optional[int] = None  #: of that epoch at the earlier attempt's width; None: not known
@@ -95,6 +96,7 @@ def read_environment(environ: Optional[Mapping[str, str]] = None) -> Environment
         checkpoint=source.get("SWELL_CHECKPOINT", ""),
         width=_number(source, "SWELL_WIDTH", max(num_gpus, world_size)),
         grace_s=_seconds(source, "SWELL_GRACE_S", 30.0),
+        checkpoint_every_s=max(0.0, _seconds(source, "SWELL_CHECKPOINT_EVERY_S", 0.0)),
         epochs_done=max(0, _number(source, "EPOCHS_DONE", 0)),
         steps_done=max(0, _number(source, "SWELL_STEPS_DONE", 0)),
         steps_total=_count(source, "SWELL_STEPS_TOTAL"),

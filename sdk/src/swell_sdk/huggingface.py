@@ -10,6 +10,7 @@ The Trainer saves by itself, when its arguments say; asked to stop it saves once
 from __future__ import annotations
 
 import importlib
+from time import perf_counter
 from typing import Any, Dict, Optional
 
 from swell_sdk import trainer
@@ -49,6 +50,8 @@ class SwellCallback(_Callback):  # type: ignore[misc]
         self.run.tell_can_stop()
         if self.run.stops_here() and not trainer.is_epoch_over(state):
             self._stop(control)
+        elif getattr(args, "world_size", 1) == 1 and perf_counter() >= self.run.save_due_at:
+            control.should_save = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **_: Any) -> None:
         for name, value in (logs or {}).items():

@@ -14,6 +14,7 @@ apart from the last report of a job that is about to end (and may have to wait u
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
@@ -76,6 +77,8 @@ class Run:
         self._epoch: Optional[int] = None  #: whose body is running; None: none
         self._epoch_began = self._step_began = perf_counter()
         self._loops = 0  #: `steps` loops under way
+        self.save_due_at = math.inf  #: of `perf_counter`, inside an epoch
+        self._put_off_save()
         self._own: Optional[EpochSteps] = None  #: the loop that counts in the epoch under way; None: none has begun
         self._saving: Optional[Saving] = None  #: None: nobody has said how to save at any step
         self._saves: Tuple[int, Tuple[str, ...]] = (-1, ())  #: epochs done, and suffixes of what was saved of them
@@ -344,6 +347,16 @@ class Run:
         self._saves = epochs_done, suffixes
         self._saving = saving if may_repeat and len(set(suffixes)) == 1 else None
 
+    def save_if_due(self, own: EpochSteps) -> None:
+        """Rank 0 saves alone: the others wait for it in their next step."""
+        if self.rank == 0 and self._saving is not None and self._can_save_in(own) and not own.is_over:
+            self.save_inside(self._saving, own.epoch, own.inside())
+        self._put_off_save()
+
+    def _put_off_save(self) -> None:
+        if self.environment.checkpoint_every_s > 0:
+            self.save_due_at = perf_counter() + self.environment.checkpoint_every_s
+
     def save_inside(self, saving: Saving, epoch: int, inside: Inside) -> None:
         """A checkpoint of this very step; on rank 0."""
         if self.rank != 0:
@@ -434,6 +447,7 @@ class Run:
     def _announce(self, epochs_done: int, path: Optional[str], *, keep: int, inside: Optional[Inside] = None) -> None:
         if self._is_silent:
             return
+        self._put_off_save()
         relative = None if path is None else self._checkpoints.relative(path)
         checkpoint = Checkpoint(epochs_done, relative, time.time(), keep, inside)
         if self._link is None and not self.environment.can_report:

@@ -102,6 +102,8 @@ def _counted(run: Run, iterable: Iterable[Item], own: EpochSteps) -> Iterator[It
             run.tell_that_it_can_stop()
         if orders.may_stop:
             run.stop_inside(own)
+        if now >= run.save_due_at:
+            run.save_if_due(own)
 
 
 def _length(iterable: Iterable[Any]) -> Optional[int]:

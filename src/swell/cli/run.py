@@ -75,6 +75,11 @@ OPTIONS = {
 @click.option("--epochs", metavar="N", help="Number of epochs. The job can also report it.")
 @click.option("--hours", metavar="H", help="Estimated run time in hours; used until an epoch has been measured.")
 @click.option(
+    "--checkpoint-every",
+    metavar="TIME",
+    help="Save this often inside an epoch, too, for example 10m: bounds what a crash costs. Needs swell-sdk.",
+)
+@click.option(
     "--resize",
     metavar="WHEN",
     help="When a running job may be resized: at-checkpoint (when it reports a checkpoint), immediate (at any "

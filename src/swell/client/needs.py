@@ -32,6 +32,7 @@ class Needs(TypedDict, total=False):
     grace: str | float | None
     epochs: int | None
     hours: float | str | None
+    checkpoint_every: str | float | None
     resize: str | None
     own_curve: bool
     retries: int | None

@@ -5,6 +5,7 @@ The command line builds the same document, so `swell run --gpus 2 -- …` and a 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -37,6 +38,7 @@ from swell.model.placement import PlacementRules
 from swell.model.quantity import (
     DURATION_S_MAX,
     BadQuantity,
+    parse_checkpoint_every,
     parse_grace,
     parse_time_limit,
 )
@@ -46,7 +48,20 @@ TOP = ("apiVersion", "kind", "metadata", "spec")
 METADATA = ("name",)
 SIZE = (*gpus.FIELDS, "tasks", "cpus", "cpuLimit", "memory", "array")
 WHERE = ("nodeSelector", "tolerations")
-LIFE = ("priority", "time", "grace", "epochs", "hours", "resize", "ownCurve", "retries", "after", "notify", "notifyOn")
+LIFE = (
+    "priority",
+    "time",
+    "grace",
+    "epochs",
+    "hours",
+    "checkpointEvery",
+    "resize",
+    "ownCurve",
+    "retries",
+    "after",
+    "notify",
+    "notifyOn",
+)
 SPEC = (
     "command",
     "launcher",
@@ -105,6 +120,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         umask=context.umask,
         epochs=None if spec.get("epochs") is None else read_epochs(spec["epochs"], "epochs"),
         estimate_s=None if spec.get("hours") is None else quantity(_hours, spec["hours"], "hours"),
+        checkpoint_every_s=_given(parse_checkpoint_every, spec, "checkpointEvery"),
         resize=ResizeMode.AT_CHECKPOINT if spec.get("resize") is None else read_resize(spec["resize"], "resize"),
         retries=whole_number(0 if spec.get("retries") is None else spec["retries"], "retries", low=0, high=RETRIES_MAX),
         after=read_after(spec.get("after"), context),
@@ -173,6 +189,10 @@ def read_epochs(value: object, where: str) -> int:
 
 def read_resize(value: object, where: str) -> ResizeMode:
     return ResizeMode(take_choice(value, tuple(ResizeMode), where))
+
+
+def _given(parse: Callable[[object], float], spec: Mapping[str, Any], field: str) -> float | None:
+    return None if spec.get(field) is None else quantity(parse, spec[field], field)
 
 
 def _hours(value: object) -> float:

@@ -67,6 +67,10 @@ NATIVE_FIELDS: dict[str, tuple[Any, str]] = {
     "grace": ("amount", "Time between SIGTERM and SIGKILL; 45 is seconds."),
     "epochs": ("amount", "How many epochs the job will do."),
     "hours": ("amount", "Your guess of its run time, as in 2.5."),
+    "checkpointEvery": (
+        "amount",
+        "How often swell-sdk saves inside an epoch, as in 10m; it bounds what a crash costs.",
+    ),
     "resize": ("text", "How its width may change while it runs: at-checkpoint, immediate, either or never."),
     "ownCurve": ("truth", "true: learn its speed at each width from this job alone, and tell other jobs nothing."),
     "retries": ("amount", "Retry up to N times after a failure, not counting preemptions."),

@@ -49,6 +49,7 @@ ARRAY_TASKS_MAX = 1_000_000  # above this one row per task in the store stops be
 COUNT_MAX = 100_000  # tasks or GPUs of one job; larger is a slip of the keyboard
 MEMORY_MIB_MAX = 1024**3  # a pebibyte; the store's integers have 64 bits
 GRACE_S_MAX = 86400.0  # the largest checkpoint is written in less
+CHECKPOINT_EVERY_S_MIN = 10.0  # below that even a small model is saved for a good part of the time
 DURATION_S_MAX = 100 * 365 * 86400.0  # longer is endless, and infinity is no number in JSON
 
 
@@ -114,6 +115,14 @@ def parse_grace(text: object) -> float:
         seconds = DURATION_S_MAX
     if seconds > GRACE_S_MAX:
         raise BadQuantity(f"{raw!r} is longer than a day; write at most 1d")
+    return seconds
+
+
+def parse_checkpoint_every(text: object) -> float:
+    """As `parse_duration`; a save takes time from training, and a job that only saves gets nowhere."""
+    seconds = parse_duration(text)
+    if seconds < CHECKPOINT_EVERY_S_MIN:
+        raise BadQuantity(f"{str(text).strip()!r} is shorter than {CHECKPOINT_EVERY_S_MIN:g} s; write for example 10m")
     return seconds
 
 

@@ -53,6 +53,7 @@ OF_ONE_ATTEMPT = frozenset(
         "SWELL_WIDTH",
         "SWELL_GRACE_S",
         "SWELL_HOSTFILE",
+        "SWELL_CHECKPOINT_EVERY_S",
         "SWELL_STEPS_DONE",
         "SWELL_STEPS_TOTAL",
         "SWELL_SAMPLES_DONE",
