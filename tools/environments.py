@@ -39,6 +39,8 @@ LIGHTNING_15 = Environment(
     OLDER,
 )
 
+FMS = Environment("fms", ("fms-hf-tuning==3.2.2",), ("3.12", "3.11", "3.10"))
+
 
 def make_environment(wanted: Environment) -> str:
     """What is missing, or nothing."""

@@ -22,7 +22,7 @@ RESULT = ROOT / "docs/soak.md"
 sys.path.insert(0, str(ROOT))
 
 from tools.environment import install, is_there  # noqa: E402
-from tools.environments import LIGHTNING_15, PYTORCH, TENSORFLOW, make_environment  # noqa: E402
+from tools.environments import FMS, LIGHTNING_15, PYTORCH, TENSORFLOW, make_environment  # noqa: E402
 
 SIMULATED_A_ROUND = 200  # a simulated one takes less time than its process takes to start
 #: Debian's packages for the accounting of Slurm, and what is there when they are.
@@ -156,6 +156,17 @@ def frameworks(_: int, __: int) -> tuple[str, list[str]]:
     return f"{played} jobs of 40 epochs, and the commands of examples/README.md", problems
 
 
+def fms(_: int, __: int) -> tuple[str, list[str]]:
+    """The real fms-hf-tuning tells Swell of its checkpoints by the notifier of examples/."""
+    problem = make_environment(FMS)
+    if problem:
+        return "not run", [problem]
+    sys.path.insert(0, str(ROOT / "tests"))
+    from e2e.fms import play_fms
+
+    return "1 job, 2 epochs", play_fms(str(FMS.python))
+
+
 def properties(first: int, _: int) -> tuple[str, list[str]]:
     """The planner's invariants over random clusters and job sets, many examples."""
     return _properties("tests/planner/test_properties.py", first)
@@ -224,6 +235,7 @@ TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "simulated": simulated,
     "keras": keras,
     "frameworks": frameworks,
+    "fms": fms,
     "kubernetes": kubernetes,
     "walk": walk,
     "odd": odd,

@@ -39,7 +39,8 @@ class Printing(TrainerCallback):  # type: ignore[misc,unused-ignore]
         time.sleep(STEP_S / args.world_size)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        if state.is_world_process_zero and "loss" in (logs or {}):
+        is_whole = abs(state.epoch - round(state.epoch)) < 1e-6  # it also logs where it stops inside an epoch
+        if state.is_world_process_zero and is_whole and "loss" in (logs or {}):
             told = f"{self.steps} steps, ranks: {args.world_size}"
             print(f"epoch {round(state.epoch)}: loss {float(logs['loss']):.9f} in {told}", flush=True)
         self.steps = 0
