@@ -42,6 +42,7 @@ STARTERS = {
     "worker/contained.py:ContainedTasks._answer": "the container runtime, as the worker's own user",
     "worker/contained.py:ContainedTasks._send": "the same",
     "worker/dockerlog.py:main": "the same",
+    "worker/guard.py:fork_guard": "no program: the worker itself, on another machine, as its own user",
     "worker/tasks.py:spawn": AS_USER,
     "worker/tensorboard.py:spawn": AS_USER,
     "worker/trial.py:ContainerTrial._call": "the container runtime, as whoever asks",

@@ -138,10 +138,9 @@ READERS = {
     "files/shared_cache.py:SharedCache._drop_old": CACHED,
     "files/shared_cache.py:SharedCache._entries": CACHED,
     "files/shared_cache.py:SharedCache._fs_now": CACHED,
-    "files/shared_cache.py:SharedCache._give_up": CACHED,
     "files/shared_cache.py:SharedCache._take_away": CACHED,
     "files/shared_cache.py:SharedCache.sweep": CACHED,
-    "files/shared_cache.py:SharedCache._has_linked": CACHED,
+    "files/shared_cache.py:_text": CACHED,
     "files/shared_cache.py:SharedCache._opened": CACHED,
     "files/unpack.py:_exists": UNPACKED,
     "files/unpack.py:_open_folder": UNPACKED,
@@ -222,6 +221,7 @@ READERS = {
     "worker/agent.py:Agent.__init__": "the kernel's boot id",
     "worker/agent.py:Agent._add": "the worker's own copy of an environment; absent when it cannot be read",
     "worker/agent.py:Agent._find_groups": "the worker's own note",
+    "worker/agent.py:Agent.end_tasks": "the worker's own note",
     "worker/agent.py:Agent.run": "the worker's own note",
     "worker/allocation.py:_text": "the kernel: limits of our own control group",
     "worker/asuser.py:_anonymous": "written, not read",
@@ -245,6 +245,8 @@ READERS = {
     "worker/examine.py:_command": "test_processes.py",
     "worker/examine.py:_user": "the kernel: a uid",
     "worker/examine.py:main": "the driver (tests/worker/test_nvml.py)",
+    "worker/guard.py:fork_guard": "the kernel's boot id",
+    "worker/guard.py:has_living_tasks": "names of folders that only the worker makes",
     "worker/held_launches.py:HeldLaunches._parse": "test_loops.py",
     "worker/held_launches.py:HeldLaunches.all": "test_loops.py",
     "worker/held_launches.py:HeldLaunches.write": "written, not read",
@@ -275,7 +277,7 @@ READERS = {
     "worker/trial.py:ContainerTrial.run": "a trial of the doctor's",
     "worker/trial.py:_archive": "written, not read",
     "worker/trial.py:_config": "config.json, the operator's own",
-    "worker/users.py:UserTasks.prepare": "written, not read",
+    "worker/users.py:UserTasks._hand": "written, not read",
 }
 
 

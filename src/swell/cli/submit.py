@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 ARGUMENTS = "swell.submit.arguments"  #: of the batch script, among what click keeps
 OVERRIDE = 'swell submit --sbatch "--gres=gpu:2 --time=1:00" job.sh'
-AICHOR_KIND = "AIchorManifest"
 BYTES_MAX = 1024 * 1024  # the server reads no more; said here before 50 MB are sent
 
 
@@ -315,8 +314,9 @@ def submit_files(client: Client, texts: dict[str, str], env: dict[str, str], **h
 def _commit_for(texts: Mapping[str, str]) -> dict[str, str] | None:
     """AIchor manifests alone tell their tasks of a commit, so git is asked for nobody else."""
     from swell.cli.commit import find_commit
+    from swell.model.kind import AICHOR
 
-    return find_commit([name for name, text in texts.items() if AICHOR_KIND in text])
+    return find_commit([name for name, text in texts.items() if AICHOR[0].name in text])
 
 
 @contextmanager
