@@ -100,13 +100,17 @@ class RemoteWorker:
         return self.process.wait(patience_s)
 
 
-def processes_of(job: int, attempt: int) -> list[int]:
-    """Whatever carries the attempt's mark, on all workers of this machine, and in namespaces of the network, too."""
-    mark = f"SWELL_ATTEMPT={job}.{attempt}".encode()
+def processes_of(server: Server, job: int, attempt: int) -> list[int]:
+    """Whatever carries the attempt's marks, on all workers of this machine, and in namespaces of the network, too.
+
+    Other tests have a job of that number, too, at the same time: their store is another one.
+    """
+    store = server.state.read_json(server.state.server_file)["store"]
+    marks = {f"SWELL_STORE={store}".encode(), f"SWELL_ATTEMPT={job}.{attempt}".encode()}
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
+            if marks <= set((entry / "environ").read_bytes().split(b"\0")):
                 found.append(int(entry.name))
     return found
 

@@ -65,7 +65,7 @@ def test_mpirun_starts_a_rank_for_each_cpu_of_each_task_inside_of_that_task(serv
     expected = [f"rank {rank} of 4 in task {rank // 2} on node {rank // 2}" for rank in range(4)]
     assert said_by_first(server, done.job) == expected
     assert sorted(last_tasks(server, done.job)) == [("first", 0), ("second", 0)]
-    assert processes_of(done.job, 1) == []
+    assert processes_of(server, done.job, 1) == []
 
 
 @pytest.mark.skipif(shutil.which("lmp") is None, reason="needs LAMMPS (Debian's lammps)")
@@ -83,17 +83,17 @@ def test_the_exit_code_of_a_rank_elsewhere_is_the_jobs_and_ends_the_other_ranks(
     done = server.swell("run", *TWO, "--", "mpirun", "sh", "-c", "[ $OMPI_COMM_WORLD_RANK != 3 ] || exit 7; sleep 1000")
     assert done.code == 7, done
     assert sorted(code for _, code in last_tasks(server, done.job)) == [0, 7]
-    assert processes_of(done.job, 1) == []
+    assert processes_of(server, done.job, 1) == []
 
 
 def test_a_cancelled_job_leaves_no_process_of_a_rank_on_any_machine(server: Server) -> None:
     job = server.start(*TWO, "--grace", "5s", "--", "mpirun", "sh", "-c", f"{WHO}; sleep 1000")
     for rank in range(4):
         server.until_output(job, b"rank %d of 4" % rank)
-    assert len(processes_of(job, 1)) > 4
+    assert len(processes_of(server, job, 1)) > 4
     server.swell("cancel", str(job))
     server.until(job, "cancelled")
-    assert processes_of(job, 1) == []
+    assert processes_of(server, job, 1) == []
 
 
 def test_the_ranks_of_a_gang_find_each_machines_address_and_slots_in_a_file(server: Server) -> None:

@@ -88,7 +88,7 @@ def seen_at_the_beginning_of(server: Server, job: int, attempt: int) -> list[int
     """What lives of the attempt before, at the first word of this one. The first to print has begun a while ago."""
     server.until_true(job, lambda found: found["attempts"] == attempt, patience_s=150)
     server.until_output(job, b"\n", patience_s=60)
-    return processes_of(job, attempt - 1)
+    return processes_of(server, job, attempt - 1)
 
 
 def epochs_in(log: str) -> list[int]:

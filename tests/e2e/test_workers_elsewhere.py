@@ -366,7 +366,7 @@ def test_a_machine_that_slept_through_its_lease_stops_its_copy_whose_checkpoint_
         assert first.process is not None
         job = own_server.start(*words)
         own_server.until_output(job, b"epoch 3\n")
-        checkpoints, stale = own_server.state.checkpoints / str(job), processes_of(job, 1)
+        checkpoints, stale = own_server.state.checkpoints / str(job), processes_of(own_server, job, 1)
         for pid in (first.process.pid, *stale):
             os.kill(pid, signal.SIGSTOP)
         asleep = max(int(path.name.rpartition("-")[2]) for path in checkpoints.glob("attempt-1-epoch-*"))
