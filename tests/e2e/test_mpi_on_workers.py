@@ -20,7 +20,8 @@ pytestmark = [
 ]
 
 AS_ROOT = ("--env", "OMPI_ALLOW_RUN_AS_ROOT=1", "--env", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
-TWO = ("--tasks", "2", "--cpus", "2", "--mpi", *AS_ROOT)  # no machine has room for both
+POLITE = ("--env", "OMPI_MCA_mpi_yield_when_idle=1")  # four ranks that wait by computing, on two cores
+TWO = ("--tasks", "2", "--cpus", "2", "--mpi", *AS_ROOT, *POLITE)  # no machine has room for both
 WHO = 'echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE in task $SWELL_TASK_INDEX on node $NODE_RANK"'
 MELT = """\
 units lj
@@ -70,12 +71,13 @@ def test_mpirun_starts_a_rank_for_each_cpu_of_each_task_inside_of_that_task(serv
 
 @pytest.mark.skipif(shutil.which("lmp") is None, reason="needs LAMMPS (Debian's lammps)")
 def test_the_ranks_of_two_machines_compute_one_thing_together(server: Server, tmp_path: Path) -> None:
+    """Incident: ranks of two tasks on one machine gave their shared memory the same names, and crashed."""
     script = tmp_path / "melt.in"
     script.write_text(MELT)
-    done = server.swell("run", *TWO, "--", "mpirun", "-n", "3", "lmp", "-log", "none", "-in", str(script))
+    done = server.swell("run", *TWO, "--", "mpirun", "lmp", "-log", "none", "-in", str(script))
     assert done.code == 0, done
     assert [line.split(" on ")[1] for line in said_by_first(server, done.job) if line.startswith("Loop time")] == [
-        "3 procs for 5 steps with 256 atoms"
+        "4 procs for 5 steps with 256 atoms"
     ]
 
 
@@ -127,4 +129,4 @@ def test_an_mpijob_that_no_machine_has_room_for_runs_on_several(server: Server, 
     server.until(job, "succeeded")
     found = [line.partition(" on node")[0] for line in said_by_first(server, job)]
     assert found == [f"rank {rank} of 6 in task {rank // 2 + 1}" for rank in range(6)]
-    assert {node for node, _ in last_tasks(server, job)} == {"first", "second"}
+    assert len({node for node, _ in last_tasks(server, job)}) > 1

@@ -55,7 +55,7 @@ class Commands:
         with contextlib.suppress(OSError):
             self._line.send(END, number, CODE.pack(code))
         if self._is_stopping and not self._groups:
-            os._exit(128 + signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)  # the thread that waits for orders leaves, too
 
     def _pass_on(self, kind: int, number: int, stream: IO[bytes]) -> None:
         with contextlib.suppress(OSError):

@@ -37,6 +37,9 @@ from swell_sdk.mpi.connection import (
 
 LOST = 255  # the exit code of ssh where the connection is lost, which launchers know
 SOCKET_PATH_MAX = 100  # bytes; the kernel takes 107
+MEMORY = "/dev/shm"  # noqa: S108  a folder of its own is made there
+#: where Open MPI keeps what the ranks of one host share
+SHARED_MEMORY = tuple(f"OMPI_MCA_{part}_backing_directory" for part in ("btl_vader", "osc_sm", "osc_rdma"))
 BINDING = "OMPI_MCA_hwloc_base_binding_policy"
 #: what says which rank a task is: the ranks are those that MPI starts
 OF_A_TASK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
@@ -183,6 +186,17 @@ def make_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="swell-mpi-", dir="/tmp"))
 
 
+def follow(line: Line) -> int:
+    """Ranks of two tasks on one machine would give their shared memory the same names, so each task has a folder."""
+    memory = tempfile.mkdtemp(prefix="swell-mpi-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None)
+    try:
+        commands = Commands(line, {**own_variables(), **dict.fromkeys(SHARED_MEMORY, memory)})
+        signal.signal(signal.SIGTERM, commands.leave)
+        return obey(line, commands)
+    finally:
+        shutil.rmtree(memory, ignore_errors=True)
+
+
 def ask(path: str, words: List[str]) -> int:
     """As `ssh [options] HOST COMMAND…`, for the options that launchers give it: none of them takes a value."""
     while words and words[0].startswith("-"):
@@ -224,7 +238,4 @@ def main(words: List[str]) -> int:
     task, tasks, slots = int(told["SWELL_TASK_INDEX"]), int(told["SWELL_TASK_COUNT"]), own_slots(told)
     if task == 0:
         return lead(words[1:], key, place, tasks, slots)
-    line = reach_first(key, place, task, slots)
-    commands = Commands(line, own_variables())
-    signal.signal(signal.SIGTERM, commands.leave)
-    return obey(line, commands)
+    return follow(reach_first(key, place, task, slots))
