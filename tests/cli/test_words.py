@@ -32,6 +32,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "grace": {"grace": "1000d"},
     "epochs": {"epochs": "x"},
     "hours": {"hours": "x"},
+    "checkpoint_every": {"checkpoint_every": "x"},
+    "own_curve": {"own_curve": "x"},
     "resize": {"resize": "x"},
     "retries": {"retries": "x"},
     "after": {"after": ["12:soon"]},
@@ -125,4 +127,5 @@ def test_every_word_for_an_argument_is_an_option_of_run():
     command = swell.get_command(click.Context(swell), "run")
     assert command is not None
     known = {name for option in command.params for name in option.opts}
-    assert {word for argument in Needs.__annotations__ for word in option_of(argument).split(" or ")} <= known
+    words = {word for argument in Needs.__annotations__ for word in re.split(", | or ", option_of(argument))}
+    assert words <= known

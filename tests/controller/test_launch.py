@@ -165,7 +165,7 @@ def test_a_launcher_starts_the_command_in_every_attempt_of_any_width(stage: Stag
 @pytest.mark.parametrize(
     ("resources", "env", "slots"),
     [
-        (Resources(4500), (), (("SWELL_MPI_SLOTS", "4"),)),
+        (Resources(3500), (), (("SWELL_MPI_SLOTS", "3"),)),
         (Resources(500), (), (("SWELL_MPI_SLOTS", "1"),)),
         (Resources(4000), (("SWELL_MPI_SLOTS", "2"),), ()),  # the user's own
         (Resources(4000, 0, 2), (), ()),  # a rank for each GPU, of which the task is told

@@ -22,7 +22,9 @@ from swell.manifests.writers.native import native_document
 from swell.manifests.writers.variables import (
     OF_EPOCHS,
     OF_EVERY_TASK,
+    OF_GANG,
     OF_GPU_MEMORY,
+    OF_MPI,
     OF_RANK,
     OF_RANKS,
     OF_SWELL,
@@ -453,7 +455,7 @@ OF_SOME = {
 def test_every_variable_of_the_documentation_is_written_or_named_as_lost():
     rows = [line.split("|")[1] for line in ENVIRONMENT.read_text().splitlines() if line.startswith("| `")]
     documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
-    known = {*OF_RANK, *OF_RANKS, *OF_EVERY_TASK, *OF_EPOCHS, *OF_GPU_MEMORY, *OF_SWELL}
+    known = {*OF_RANK, *OF_RANKS, *OF_EVERY_TASK, *OF_GANG, *OF_MPI, *OF_EPOCHS, *OF_GPU_MEMORY, *OF_SWELL}
     assert documented - OF_SOME == known
 
 
