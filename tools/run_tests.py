@@ -36,6 +36,7 @@ NOT_A_USERS = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 UNUSED = ("-p", "no:schemathesis")  # as a plugin of pytest; each process would import it, for 0.4 s of CPU
 FLAKES_MAX = 3  # more than that is no bad luck: something is broken, or the machine is
 RETRIED_MAX = 20  # when so many fail they were broken by one thing; running them again would only take time
+NESTED_MAX = 20_000  # calls, of which a folder takes two
 TESTS_FAILED = 1  # pytest's exit code for it; every other one means that the tests were not run to their end
 
 
@@ -86,6 +87,12 @@ def pytest_runtest_logreport(report: Any) -> None:
     if report.failed:
         with Path(os.environ["FAILED_TESTS"]).open("a", errors="surrogateescape") as file:
             file.write(f"{report.nodeid}\n")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Pytest removes the folders of earlier runs now, by a recursion. One that was killed leaves 3,000 nested ones."""
+    sys.setrecursionlimit(NESTED_MAX)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -214,7 +214,7 @@ class TrainingRound:
         saved = done = told = 0
         for life in lives:
             where = f"attempt {life.number} ({life})"
-            if life.told != resumed[life.number] or life.told < told:
+            if life.told != int(resumed[life.number]) or life.told < told:  # it may go on inside an epoch
                 problems.append(f"{where}: the server recorded {resumed[life.number]}, and {told} before")
             if not max(saved, life.told) <= life.resumed <= max(done, 0):
                 problems.append(f"{where}: {saved} epochs were saved and {done} done before")
