@@ -165,7 +165,8 @@ def test_a_pod_that_reaches_into_its_node_is_created_for_administrators_only(ser
     before = job_ids(service)
     said = (
         "line 7: spec.volumes[0].hostPath asks for a folder of its node, which Swell creates for administrators only; "
-        "leave it out, or create the object with kubectl"
+        "leave it out, create the object with kubectl, or allow it to all jobs with "
+        '"node_rights": true in config.json'
     )
     assert ask(service, "annas", "POST", "/jobs", body).error == (403, "Denied", said)
     assert job_ids(service) == before

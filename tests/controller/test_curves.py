@@ -9,7 +9,7 @@ import pytest
 from controller.stage import Stage
 from specs import spec
 from swell.controller import curves
-from swell.controller.curves import Member, ScriptKey, SharedCurves, merge, script_of
+from swell.controller.curves import JobCurve, ScriptKey, SharedCurves, merge, script_of
 from swell.model.job import Array, Container, Dimension, JobSpec, Role
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
@@ -105,13 +105,13 @@ def test_what_may_be_warming_up_is_not_told() -> None:
 
 
 def test_curves_of_jobs_whose_epochs_are_of_other_lengths_are_one() -> None:
-    wide, other = Member(curve((1, 100.0), (2, 50.0), (4, 40.0))), Member(curve((2, 500.0), (8, 400.0)))
+    wide, other = JobCurve(curve((1, 100.0), (2, 50.0), (4, 40.0))), JobCurve(curve((2, 500.0), (8, 400.0)))
     together = SharedCurve(curve((1, 100.0), (2, 50.0), (4, 40.0), (8, 40.0)))
     assert merge([wide, other]).epoch_s == tuple((width, 1, pytest.approx(s)) for width, _, s in together.epoch_s)
 
 
 def test_where_two_jobs_differ_it_is_the_mean_of_both() -> None:
-    one, other = Member(curve((1, 100.0), (2, 40.0))), Member(curve((1, 100.0), (2, 90.0)))
+    one, other = JobCurve(curve((1, 100.0), (2, 40.0))), JobCurve(curve((1, 100.0), (2, 90.0)))
     [first, second] = merge([one, other]).epoch_s
     assert second[2] / first[2] == pytest.approx(0.6)
 

@@ -46,7 +46,7 @@ def test_the_first_attempt_begins_at_the_beginning(stage: Stage) -> None:
 
 
 def test_it_is_told_how_often_to_save_if_the_job_says(stage: Stage) -> None:
-    job = stage.elastic(1, 4, checkpoint_every_s=600.0)
+    job = stage.elastic(1, 4, saves_every_s=600.0)
     stage.cycle(0.0)
     assert stage.own(job)["SWELL_CHECKPOINT_EVERY_S"] == "600"
 

@@ -260,7 +260,7 @@ def test_what_it_says_of_its_course_is_understood():
     course = {"epochs": "10", "hours": "2.5", "checkpointEvery": "10m", "resize": "immediate", "ownCurve": True}
     spec = read({**course, "retries": 3})
     assert (spec.epochs, spec.estimate_s, spec.resize, spec.retries) == (10, 9000.0, ResizeMode.IMMEDIATE, 3)
-    assert (spec.checkpoint_every_s, spec.has_own_curve) == (600.0, True)
+    assert (spec.saves_every_s, spec.has_own_curve) == (600.0, True)
     assert JobSpec.from_document(spec.to_document()) == spec
 
 

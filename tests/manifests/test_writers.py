@@ -172,6 +172,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
         "workdir": st.just("/data"),
         "checkpoints": st.just("/data/c"),
         "ownCurve": st.just(True),
+        "checkpointEvery": st.just("600s"),
         "hours": st.integers(1, 4000).map(lambda quarters: str(quarters / 4)),
         "tensorboard": st.just("/logs"),
         "notify": st.sampled_from(["mail-me now", "https://example.org/hook", "mailto:ann@example.org"]),
@@ -193,7 +194,9 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return {"apiVersion": "swell/v1", "kind": "Job", "metadata": {"name": draw(NAME)}, "spec": spec}
 
 
-TOLD = frozenset({"hours", "ownCurve", "tensorboard", "notify", "notifyOn"})  # what only Swell does, of any job
+TOLD = frozenset(
+    {"hours", "ownCurve", "checkpointEvery", "tensorboard", "notify", "notifyOn"}
+)  # what only Swell does, of any job
 ALONE = frozenset({"epochs", "priority", "resize", "retries", "after", "checkpoints", "mounts", "ports"}) | TOLD
 CANNOT_SAY = {
     "jobset": TOLD

@@ -27,7 +27,10 @@ CPUS_MILLI_ANY = 1000  # every machine has one CPU
 NODE_RIGHTS_DENIED = (
     'this server gives to no job; leave it out, or allow it to all jobs with "node_rights": true in config.json'
 )
-NODE_RIGHTS_OF_ADMINS = "Swell creates for administrators only; leave it out, or create the object with kubectl"
+NODE_RIGHTS_OF_ADMINS = (
+    "Swell creates for administrators only; leave it out, create the object with kubectl, or allow it to all jobs with "
+    '"node_rights": true in config.json'
+)
 
 
 async def refuse_impossible(services: Services, caller: Caller, manifests: Sequence[Manifest], via: str = "") -> None:

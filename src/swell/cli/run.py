@@ -77,7 +77,8 @@ OPTIONS = {
 @click.option(
     "--checkpoint-every",
     metavar="TIME",
-    help="Save this often inside an epoch, too, for example 10m: bounds what a crash costs. Needs swell-sdk.",
+    help="Also save inside an epoch when this long has passed since the last checkpoint, for example 10m. Needs a "
+    "script that can save at any step (swell-sdk).",
 )
 @click.option(
     "--resize",
@@ -89,7 +90,8 @@ OPTIONS = {
 @click.option(
     "--own-curve",
     is_flag=True,
-    help="Learn the speed at each width from this job alone, not from jobs with the same name and command.",
+    help="Learn the speed at each width from this job alone, not from jobs with the same name and command, and tell "
+    "other jobs nothing.",
 )
 @click.option(
     "--retries",
@@ -142,8 +144,8 @@ OPTIONS = {
     "--upload",
     is_flag=True,
     help="Send the working directory to the server; tasks run in a copy of it. .gitignore and .swellignore are "
-    "respected. On the server's own machine, also for jobs that may run on other workers, --workdir sends nothing.  "
-    "[default: with --input and --output, and for a remote server if --workdir is relative]",
+    "respected. On the server's own machine, --workdir alone sends nothing, even if the job may run on another "
+    "worker.  [default: with --input and --output, and for a remote server if --workdir is relative]",
 )
 @click.option(
     "--input",
@@ -181,7 +183,7 @@ OPTIONS = {
 @click.option(
     "--mpi",
     is_flag=True,
-    help="Start the command, which is mpirun, in the first task; its ranks start in all tasks, on all machines.",
+    help="Run the command (mpirun) in the first task; its ranks start in all tasks, on all machines.",
 )
 @click.option("-d", "--detach", is_flag=True, help="Print the job's id and return immediately.")
 @wait_for_nodes_option

@@ -77,7 +77,7 @@ def _words(command: tuple[str, ...]) -> Iterator[str]:
         option = word
 
 
-class Member(NamedTuple):
+class JobCurve(NamedTuple):
     """What one job has told."""
 
     epoch_s: Points
@@ -85,13 +85,13 @@ class Member(NamedTuple):
     length: float = 1.0  #: of an epoch, as the mean over all of them, beside one of `epoch_s`
 
     @classmethod
-    def of(cls, training: TrainingRecord) -> Member:
+    def of(cls, training: TrainingRecord) -> JobCurve:
         measured = training.epoch_s()[:POINTS_MAX]
         if not training.is_complete or not training.counted:
             return cls(measured)
         return cls(measured, training.epochs_done, training.mean_length)
 
-    def differs(self, before: Member) -> bool:
+    def differs(self, before: JobCurve) -> bool:
         """In what jobs of other lengths share, by more than noise."""
         if (self.epochs is None) != (before.epochs is None):
             return True
@@ -104,18 +104,18 @@ class Member(NamedTuple):
 
 @dataclass(slots=True)
 class _Script:
-    jobs: dict[JobId, Member] = field(default_factory=dict)  #: who told last is the last one
+    jobs: dict[JobId, JobCurve] = field(default_factory=dict)  #: who told last is the last one
     curve: SharedCurve | None = None  #: None: none has measured anything
 
 
 class SharedCurves:
-    """Of all scripts."""
+    """Measured speeds of all scripts."""
 
     def __init__(self) -> None:
         self._scripts: dict[ScriptKey, _Script] = {}  #: the one that was learned of last is the last one
 
     def of(self, script: ScriptKey | None) -> SharedCurve | None:
-        """The same object until it has changed by so much that it matters."""
+        """The curve of a script; the same object until it has changed enough to matter."""
         known = None if script is None else self._scripts.get(script)
         return None if known is None else known.curve
 
@@ -125,7 +125,7 @@ class SharedCurves:
             return
         known = self._scripts.pop(script, None) or _Script()
         self._scripts[script] = known
-        before, told = known.jobs.pop(job, None), Member.of(training)
+        before, told = known.jobs.pop(job, None), JobCurve.of(training)
         is_news = before is None or told.differs(before)
         known.jobs[job] = told if is_news or before is None else before
         while len(known.jobs) > JOBS_MAX:
@@ -142,7 +142,7 @@ class SharedCurves:
         del self._scripts[next(script for script in self._scripts if script.owner == owner)]
 
 
-def merge(members: list[Member]) -> SharedCurve:
+def merge(members: list[JobCurve]) -> SharedCurve:
     """The mean of what several jobs have measured, each scaled to the one that has been at the most widths."""
     base = max(reversed(members), key=lambda one: len(one.epoch_s))
     found: dict[tuple[int, int], list[float]] = {}

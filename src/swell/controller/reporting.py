@@ -57,8 +57,8 @@ class Reporting:
             told["SWELL_URL_FINGERPRINT"] = self.fingerprint
         if spec.epochs is not None:
             told["EPOCHS_TO_BE_DONE"] = str(spec.epochs)
-        if spec.checkpoint_every_s is not None:
-            told["SWELL_CHECKPOINT_EVERY_S"] = f"{spec.checkpoint_every_s:g}"
+        if spec.saves_every_s is not None:
+            told["SWELL_CHECKPOINT_EVERY_S"] = f"{spec.saves_every_s:g}"
         told |= _inside_epoch(attempt.resume)
         return tuple(sorted(told.items()))
 

@@ -7,12 +7,10 @@ another machine: the lock is another one there, and an earlier holder may still 
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from swell.machine.boot_clock import boot_id
 from swell.machine.state_folder import StateFolder
 
 KEPT_MAX = 16  # servers of one folder since the machine started; more often the wait for a Lease is short beside them
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def earlier_holders(state: StateFolder, name: str) -> frozenset[str]:
@@ -28,4 +26,4 @@ def earlier_holders(state: StateFolder, name: str) -> frozenset[str]:
 def _lock(state: StateFolder) -> list[str | int]:
     """Which kernel, file system and file it is."""
     found = (state.root / "server.lock").stat()
-    return [BOOT_ID.read_text().strip(), found.st_dev, found.st_ino]
+    return [boot_id(), found.st_dev, found.st_ino]

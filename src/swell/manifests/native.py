@@ -120,7 +120,7 @@ def read(document: dict[str, Any], context: Context) -> JobSpec:
         umask=context.umask,
         epochs=None if spec.get("epochs") is None else read_epochs(spec["epochs"], "epochs"),
         estimate_s=None if spec.get("hours") is None else quantity(_hours, spec["hours"], "hours"),
-        checkpoint_every_s=_given(parse_checkpoint_every, spec, "checkpointEvery"),
+        saves_every_s=_given(parse_checkpoint_every, spec, "checkpointEvery"),
         resize=ResizeMode.AT_CHECKPOINT if spec.get("resize") is None else read_resize(spec["resize"], "resize"),
         retries=whole_number(0 if spec.get("retries") is None else spec["retries"], "retries", low=0, high=RETRIES_MAX),
         after=read_after(spec.get("after"), context),

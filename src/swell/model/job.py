@@ -219,7 +219,7 @@ class Numbered:
 
 
 #: Members of jobs, roles, rules about nodes, lanes and containers that a server or worker of before refuses.
-NEWER = ("cpu_limit_milli", "shm_mib", "volumes", "groups", "domain", "has_own_curve")
+NEWER = ("cpu_limit_milli", "shm_mib", "volumes", "groups", "domain", "has_own_curve", "saves_every_s")
 
 
 def leave_out_newer(*documents: dict[str, Any] | None) -> None:
@@ -270,7 +270,7 @@ class JobSpec:
     umask: int
     epochs: int | None = None  #: None: only the job itself knows
     estimate_s: float | None = None  #: the user's guess of its run time; None: no guess
-    checkpoint_every_s: float | None = None  #: how often it is saved inside an epoch, too; None: as the job does itself
+    saves_every_s: float | None = None  #: how often it is saved inside an epoch, too; None: as the job does itself
     resize: ResizeMode = ResizeMode.AT_CHECKPOINT
     retries: int = 0  #: how often it is started again after a failure of its own; of an array: each index
     retries_together: int | None = None  #: of an array: all its indices together; None: as often as each may

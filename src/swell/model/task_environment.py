@@ -18,7 +18,7 @@ from enum import StrEnum
 
 from swell.model.job import AttemptId, JobSpec, job_uuid
 from swell.model.kind import RANK_ALONE
-from swell.model.launcher import mentions_launcher
+from swell.model.launcher import MPI_SLOTS, mentions_launcher
 from swell.model.width import tasks_at
 
 #: what says that a process is one rank of somebody's launch, which a job started from inside of it is not
@@ -36,7 +36,7 @@ OF_ONE_RANK = frozenset(
         "TORCHELASTIC_RESTART_COUNT",
         "TORCHELASTIC_MAX_RESTARTS",
         "TORCHELASTIC_USE_AGENT_STORE",
-        "SWELL_MPI_SLOTS",
+        MPI_SLOTS,
     }
 )
 #: what a job that submits another must not pass on: it would report in the wrong name

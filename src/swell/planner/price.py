@@ -241,7 +241,7 @@ def time_left_s(job: JobView, width: int, nodes: int, now: float) -> float:
     return _work(job, now).left_s(width, nodes)
 
 
-def is_measured(job: JobView) -> bool:
+def has_known_length(job: JobView) -> bool:
     """Is it known how much it has still to do, and how fast that goes?"""
     if job.curve is not None and job.curve.epochs is not None:
         return True

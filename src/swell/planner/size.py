@@ -21,7 +21,7 @@ from swell.planner.admit import Admitted
 from swell.planner.knapsack import share_out
 from swell.planner.nodes import Same
 from swell.planner.preempt import can_yield
-from swell.planner.price import ONE_MACHINE, Contender, Option, contender, is_measured, quietness
+from swell.planner.price import ONE_MACHINE, Contender, Option, contender, has_known_length, quietness
 from swell.planner.room import Room
 
 WAIT_S_MAX = 300.0  # how long a job waits at the most while jobs that are sooner done make better use of its room
@@ -234,4 +234,4 @@ def _with_wish(seat: Seat, one: Contender, now: float) -> Contender:
 
 def may_wait(job: JobView, now: float) -> bool:
     """Before its first start, if it is known how long it takes: one of which nothing is known may be short."""
-    return not job.has_begun and is_measured(job) and now - job.lined_up_at < WAIT_S_MAX
+    return not job.has_begun and has_known_length(job) and now - job.lined_up_at < WAIT_S_MAX

@@ -10,7 +10,6 @@ tried again a little later, and the others go on (`_with`).
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import select
@@ -22,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from swell.files.shared_cache import SharedCache, default_bytes_max
-from swell.machine.boot_clock import clock
+from swell.machine.boot_clock import boot_id, clock
 from swell.machine.library import library_for_tasks
 from swell.machine.removal import Eraser
 from swell.machine.server_address import ServerAddress
@@ -32,7 +31,6 @@ from swell.model.cluster import Node
 from swell.model.job import AttemptId
 from swell.model.launch import CAUSE_EVICTED, CAUSE_NODE_LOST, MARGIN_S, Launch, RunSeen, TaskSeen
 from swell.model.quantity import IndexSet
-from swell.worker import cgroups
 from swell.worker.backend import find_backend
 from swell.worker.containers import Runtime
 from swell.worker.environment import ServerSeen, image_variables, read_ca
@@ -42,7 +40,7 @@ from swell.worker.job_files import JobFolders
 from swell.worker.leaving import Course, Situation, choose_course
 from swell.worker.limits import processes_max
 from swell.worker.log_sender import LogSender
-from swell.worker.machine import Alive, Machine, UserFolders
+from swell.worker.machine import Alive, Machine, UserFolders, find_groups
 from swell.worker.nvml import Nvml
 from swell.worker.run import Run
 from swell.worker.sampler import Sampler
@@ -56,7 +54,6 @@ LONELY_S = 600.0  # without a server for this long, and with nothing to run, the
 STEPS_S = 0.2  # in one turn, for the steps of all runs together
 EVENTS_MAX = 64  # keepers that have ended, in one turn; the next one has the others
 HEARD_S = 10.0  # beyond a check-in; a server that is silent for longer may not know that we are here
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +72,7 @@ class Agent:
     ) -> None:
         self._options = options
         self._own = folder
-        self._boot_id = BOOT_ID.read_text().strip()
+        self._boot_id = boot_id()
         self._held = HeldLaunches(folder, self._boot_id, self._complain)
         self._node = node = replace(node, machine=self._boot_id)
         self._runtime = runtime  #: None: containers cannot be run here
@@ -399,7 +396,7 @@ class Agent:
 
     def _look_around(self) -> Machine:
         """What every run of this store needs to know of where it is."""
-        groups = self._find_groups()
+        groups = find_groups(self._own, self._link.store, self._node.id if self._options.is_remote else None)
         if groups is not None:
             self._gpus.groups = groups.names
             self._sampler.reads_environments = False
@@ -427,22 +424,6 @@ class Agent:
     def _user_folders(self) -> UserFolders | None:
         own, runtime = self._own, self._options.users_runtime
         return None if runtime is None else UserFolders(own.tokens, own.checkpoints, own.library, runtime)
-
-    def _find_groups(self) -> cgroups.Groups | None:
-        """Where an earlier life of ours had them: what it started must be found again."""
-        noted = self._own.cgroups
-        before = tuple(Path(line) for line in noted.read_text().splitlines()) if noted.exists() else ()
-        found = cgroups.find(self._groups_name(before), before)
-        if found is not None:
-            noted.write_text("\n".join(str(base.folder) for base in found.bases))
-        return found
-
-    def _groups_name(self, before: tuple[Path, ...]) -> str:
-        """Two workers of one server may be on one machine: the first that leaves must not remove the other's groups."""
-        if before:
-            return before[0].name.removeprefix("swell-")
-        own = hashlib.sha256(self._node.id.encode()).hexdigest()[:8]
-        return f"{self._link.store}-{own}" if self._options.is_remote else self._link.store
 
     def _take_up_all(self) -> None:
         """Everything an earlier life of this worker was responsible for."""

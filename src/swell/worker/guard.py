@@ -16,13 +16,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from swell.machine.boot_clock import clock
+from swell.machine.boot_clock import boot_id, clock
 from swell.machine.state_folder import Lock
 from swell.machine.worker_folder import WorkerFolder
 from swell.worker.last_heard import HeardNote
 from swell.worker.tasks import Status, inspect
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 COMMAND_NAME = Path("/proc/self/comm")  # as `ps` and `top` show it
 LOOK_S = 1.0  # a suspended machine's timers stand still: the boot clock is asked again and again
 
@@ -43,8 +42,7 @@ def fork_guard(folder: WorkerFolder, lock: Lock, *, lease_s: float, end_tasks: C
         COMMAND_NAME.write_text("swell-guard")
         lock.release()  # the worker's alone, from here on
         _wait_for_end(worker)
-        boot_id = BOOT_ID.read_text().strip()
-        guard(folder, HeardNote(folder, boot_id).noted, lease_s=lease_s, end_tasks=end_tasks)
+        guard(folder, HeardNote(folder, boot_id()).noted, lease_s=lease_s, end_tasks=end_tasks)
     except BaseException:
         log.exception("the guard of the worker's tasks has failed")
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from swell.machine.log_limit import LogWatch
-from swell.model.cluster import DeviceId
+from swell.machine.worker_folder import WorkerFolder
+from swell.model.cluster import DeviceId, NodeId
 from swell.model.launch import Lane, Launch, TaskSeen
+from swell.worker import cgroups
 from swell.worker.cgroups import Groups
 from swell.worker.containers import Runtime
 from swell.worker.devicefilter import Number
@@ -115,3 +118,23 @@ class Machine:
             return TaskLimits(self.processes_max, denied=denied)
         memory = lane.memory_mib + extra_mib if lane.memory_mib else 0
         return TaskLimits(self.processes_max, memory, lane.cpus_milli, lane.cpu_limit_milli, denied)
+
+
+def find_groups(folder: WorkerFolder, store: str, node: NodeId | None) -> Groups | None:
+    """Control groups for tasks, where an earlier worker of this folder had them: what it started must be found again.
+
+    `node`: of a worker on another machine; None: it is the server's own.
+    """
+    noted = folder.cgroups
+    before = tuple(Path(line) for line in noted.read_text().splitlines()) if noted.exists() else ()
+    found = cgroups.find(_groups_name(before, store, node), before)
+    if found is not None:
+        noted.write_text("\n".join(str(base.folder) for base in found.bases))
+    return found
+
+
+def _groups_name(before: tuple[Path, ...], store: str, node: NodeId | None) -> str:
+    """Two workers of one server may be on one machine: the first that leaves must not remove the other's groups."""
+    if before:
+        return before[0].name.removeprefix("swell-")
+    return store if node is None else f"{store}-{hashlib.sha256(node.encode()).hexdigest()[:8]}"

@@ -4,6 +4,7 @@ Public: `WorkersEngine`. It holds the desired set and the latest word of every w
 is not decided here.
 """
 
-from swell.engines.workers.engine import DesiredSet, WorkerReport, WorkersEngine
+from swell.engines.workers.engine import WorkersEngine
+from swell.engines.workers.report import DesiredSet, WorkerReport
 
 __all__ = ["DesiredSet", "WorkerReport", "WorkersEngine"]

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from swell.engines import SILENCE_S
 from swell.engines.logfolder import LogFolder
@@ -25,8 +24,9 @@ from swell.engines.workers.dealing import ArrayDeal
 from swell.engines.workers.desired import DesiredLaunches
 from swell.engines.workers.launches import render_launches
 from swell.engines.workers.received_logs import ReceivedLogs
-from swell.engines.workers.registry import WORKERS_MAX, Registration, WorkerRegistry, digest_of
+from swell.engines.workers.registry import WORKERS_MAX, WorkerRegistry, digest_of
 from swell.engines.workers.rendezvous import needs_rendezvous, rendezvous_of, unreachable_host
+from swell.engines.workers.report import DesiredSet, WorkerReport
 from swell.errors import Conflict, Unavailable
 from swell.model.assignment import Assignment
 from swell.model.cluster import BackendJob, Node, NodeId
@@ -40,12 +40,6 @@ from swell.model.launch import (
     Rendezvous,
     RunSeen,
     TaskSeen,
-    WorkerTerms,
-    parse_node,
-    parse_run,
-    parse_task,
-    parse_terms,
-    with_terms,
 )
 from swell.model.quantity import IndexSet
 
@@ -70,46 +64,6 @@ RUNS_MAX = 8  # of a set of indices; to look through more for each of many tasks
 def _members(indices: str) -> IndexSet | frozenset[int]:
     found = IndexSet.parse(indices)
     return found if len(found.runs) <= RUNS_MAX else frozenset(found)
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerReport:
-    """What a worker says in one sync."""
-
-    node: Node
-    version: int  #: of the desired set it has applied
-    tasks: tuple[TaskSeen, ...]
-    runs: tuple[RunSeen, ...]
-    gpu_utilization: float | None = None  #: of its GPUs lately, 0 to 1; None: not measured
-    terms: WorkerTerms | None = None  #: None: it is the worker of the server's own machine
-    key: str = ""  #: by which a worker elsewhere is known again
-    now: float | None = None  #: the worker's clock when it said so; None: it has the server's
-
-    @property
-    def registration(self) -> Registration:
-        return Registration("", 0.0) if self.terms is None else Registration(digest_of(self.key), self.terms.lease_s)
-
-    @property
-    def offered(self) -> Node:
-        """The machine, with what the terms make of it."""
-        return self.node if self.terms is None else with_terms(self.node, self.terms)
-
-    @classmethod
-    def parse(cls, document: dict[str, Any]) -> WorkerReport:
-        node = parse_node(document["node"])
-        tasks = tuple(parse_task(task, node.id) for task in document["tasks"])
-        runs = tuple(parse_run(run, node.id) for run in document["runs"])
-        terms = parse_terms(document.get("terms"))
-        now = None if terms is None else document.get("now")
-        return cls(node, document["version"], tasks, runs, document.get("gpu_utilization"), terms, now=now)
-
-
-@dataclass(frozen=True, slots=True)
-class DesiredSet:
-    """What the worker should converge to; None: what it has is still right."""
-
-    version: int
-    launches: tuple[Launch, ...] | None
 
 
 @dataclass(slots=True)

@@ -144,6 +144,7 @@ def _losses(spec: JobSpec) -> tuple[str, ...]:
             "rules about exit codes": spec.exit_rules,
             "hours": spec.estimate_s,
             "ownCurve": spec.has_own_curve,
+            "checkpointEvery": spec.saves_every_s,
             "after": spec.after,
             "notify": spec.notify,
             "files of its own (uploaded, inputs, outputs)": spec.files,

@@ -63,6 +63,7 @@ def common_losses(spec: JobSpec) -> dict[str, object]:
         "epochs": spec.epochs,
         "hours": spec.estimate_s,
         "ownCurve": spec.has_own_curve,
+        "checkpointEvery": spec.saves_every_s,
         "resize": spec.resize is not ResizeMode.AT_CHECKPOINT,
         "after": spec.after,
         "notify": spec.notify,

@@ -134,7 +134,7 @@ def _life(spec: JobSpec, siblings: Sequence[str]) -> dict[str, Any]:
         "grace": None if spec.grace_s == GRACE_S_DEFAULT else _seconds(spec.grace_s),
         "epochs": spec.epochs,
         "hours": None if spec.estimate_s is None else repr(spec.estimate_s / 3600),
-        "checkpointEvery": _seconds(spec.checkpoint_every_s),
+        "checkpointEvery": _seconds(spec.saves_every_s),
         "resize": None if spec.resize is ResizeMode.AT_CHECKPOINT else str(spec.resize),
         "ownCurve": spec.has_own_curve,
         "retries": spec.retries or None,

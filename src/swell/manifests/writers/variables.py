@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from swell.model.job import Dimension, JobSpec, Role
-from swell.model.launcher import Launcher
-from swell.model.task_environment import Ranks, ranks_of
-from swell.model.width import tasks_at
+from swell.model.launcher import MPI_SLOTS, Launcher
+from swell.model.task_environment import Ranks, is_alone, ranks_of
 
 OF_RANK = ("RANK",)
 OF_RANKS = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
 OF_GANG = ("SWELL_HOSTFILE",)
-OF_MPI = ("SWELL_MPI_SLOTS",)
+OF_MPI = (MPI_SLOTS,)
 OF_EPOCHS = ("EPOCHS_DONE", "EPOCHS_TO_BE_DONE", "HEARTBEAT_FREQ")
 OF_GPU_MEMORY = ("RESERVED_MEM",)
 OF_EVERY_TASK = (
@@ -67,7 +66,7 @@ def told_variables(spec: JobSpec) -> tuple[str, ...]:
         *(OF_RANK if ranks is not Ranks.INSIDE else ()),
         *(OF_RANKS if ranks is Ranks.TASKS else ()),
         *OF_EVERY_TASK,
-        *(OF_GANG if spec.array is None and sum(count for _, count in tasks_at(spec, spec.width_max)) > 1 else ()),
+        *(() if is_alone(spec) else OF_GANG),
         *(OF_MPI if spec.launcher is Launcher.MPI else ()),
         *(OF_EPOCHS if spec.epochs else ()),
         *(OF_GPU_MEMORY if any(role.resources.gpu_memory_mib for role in spec.roles) else ()),
