@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import math
+import random
+from dataclasses import asdict, replace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from controller.stage import Stage
 from specs import spec
@@ -14,6 +19,7 @@ from swell.model.job import Array, Container, Dimension, JobSpec, Role
 from swell.model.quantity import IndexSet
 from swell.model.resources import Resources
 from swell.model.training import Measure, SharedCurve, TrainingRecord
+from swell.throughput import blend
 
 
 def runs(*command: str, gpus: int = 1, **changes: object) -> JobSpec:
@@ -223,3 +229,45 @@ def test_a_view_is_the_same_until_a_job_of_its_script_measures_something_new(sta
     after = view()
     stage.say(told, epochs_done=3.0, epochs=((3, 8.0),))
     assert (before is after, view() is after) == (False, True)
+
+
+# -- reports that nobody could mean --------------------------------------------------------------------------
+
+SECONDS = st.floats(0, 1e9, allow_nan=False) | st.sampled_from([0.0, 5e-324, 1e-9, 1e9])
+REPORTS = st.lists(
+    st.tuples(st.sampled_from([1, 2, 3]), st.integers(0, 9), SECONDS, st.booleans()), min_size=1, max_size=40
+)
+
+
+def reported(reports: list[tuple[int, int, float, bool]]) -> TrainingRecord:
+    training = TrainingRecord(epochs_total=5.0)
+    for number, (width, epoch, seconds, counts_steps) in enumerate(reports):
+        if counts_steps:
+            training = training.with_steps((width, 1), 100, seconds, 10 ** (epoch + 1), epoch)
+        else:
+            training = training.with_epoch((width, 1), epoch, seconds, is_first=False, attempt=number // 100)
+        training = replace(training.counting(float(epoch)), epochs_done=float(epoch))
+    return training
+
+
+STEADY = [(1, epoch, 300.0, False) for epoch in range(5)]
+CLIMBING = [*STEADY, *[(2, epoch, seconds, False) for _ in range(80) for epoch, seconds in ((0, 1e-3), (5, 1e9))]]
+
+
+@given(st.lists(REPORTS, min_size=1, max_size=5), st.randoms(use_true_random=False))
+@example([STEADY, CLIMBING, CLIMBING], random.Random(0))
+def test_no_reports_make_a_curve_that_cannot_be_worked_with_in_any_order(several, order):
+    """A width was scaled by a million with each report, up to 1e308. A server that learned of it together with another
+    job ended, at every start."""
+
+    told = [(number, reported(reports)) for number, reports in enumerate(several, 1)]
+    order.shuffle(told)
+    shared, script = SharedCurves(), ScriptKey("ann", "sweep", "x")
+    for job, training in told:
+        json.dumps(asdict(training), allow_nan=False)
+        shared.learn(script, job, training)
+    found = shared.of(script)
+    for _, training in told:
+        own = training.epoch_s()
+        for width, nodes, seconds in blend(own, () if found is None else found.epoch_s):
+            assert math.isfinite(seconds), (width, nodes)

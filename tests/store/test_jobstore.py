@@ -141,7 +141,7 @@ class Walk:
             "open": sorted(store.open_attempts(), key=lambda one: (one.job_id, one.number)),
             "tasks": [store.tasks(job) for job in every],
             "ended": store.ended_before(self.now, 5),
-            "trained": [job.id for job in store.newest_trained(4)],
+            "trained": [job.id for job in store.newest_trained(2)],
             "notices": [_shown(record) for record in store.with_notice_due()],
             "arrivals": store.arrivals(4),
             "usage": store.usage(since="2026-01-01"),

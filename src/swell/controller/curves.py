@@ -20,16 +20,17 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from swell.model.job import JobId, JobSpec
-from swell.model.training import SharedCurve, TrainingRecord
+from swell.model.training import EPOCH_S_MAX, SharedCurve, TrainingRecord
 from swell.model.width import tasks_at
 from swell.throughput import align
 from swell.throughput.predict import EPOCH_S_MIN
 
-SCRIPTS_MAX = 4000  # of all users; with all that is remembered of each, some tens of megabytes at the most
+SCRIPTS_MAX = 4000  # of all users; some tens of megabytes, 200 if every job has been at 64 widths
 JOBS_MAX = 8  # of one script: the last that measured something
 POINTS_MAX = 64  # of one job: widths beside numbers of nodes; a report each minute would make hundreds in a day
+LENGTH_MAX = 1e6  # how often as long as the last one the mean epoch of a job may have been
 CHANGE_MIN = 0.02  # a curve that differs by less is the same: everybody who shares it would be worked out anew
-RESTORED_AMONG = 2000  # jobs submitted last, of which those that have ended are read again after a restart
+RESTORED_EACH = 50  # jobs of each user that ended last, and are read again after a restart, each with its whole spec
 
 Points = tuple[tuple[int, int, float], ...]  #: width, nodes → seconds
 
@@ -86,10 +87,12 @@ class JobCurve(NamedTuple):
 
     @classmethod
     def of(cls, training: TrainingRecord) -> JobCurve:
-        measured = training.epoch_s()[:POINTS_MAX]
-        if not training.is_complete or not training.counted:
+        """Without what cannot be: the numbers are a user's, and those of several jobs are multiplied."""
+        measured = tuple(one for one in training.epoch_s()[:POINTS_MAX] if EPOCH_S_MIN <= one[2] <= EPOCH_S_MAX)
+        length = training.mean_length
+        if not training.is_complete or not training.counted or not 1 / LENGTH_MAX <= length <= LENGTH_MAX:
             return cls(measured)
-        return cls(measured, training.epochs_done, training.mean_length)
+        return cls(measured, training.epochs_done, length)
 
     def differs(self, before: JobCurve) -> bool:
         """In what jobs of other lengths share, by more than noise."""
@@ -126,6 +129,8 @@ class SharedCurves:
         known = self._scripts.pop(script, None) or _Script()
         self._scripts[script] = known
         before, told = known.jobs.pop(job, None), JobCurve.of(training)
+        if not told.epoch_s:
+            return
         is_news = before is None or told.differs(before)
         known.jobs[job] = told if is_news or before is None else before
         while len(known.jobs) > JOBS_MAX:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from swell.controller.accounting import Accounts
 from swell.controller.apply import Begin, done_before
-from swell.controller.curves import RESTORED_AMONG, script_of
+from swell.controller.curves import RESTORED_EACH, script_of
 from swell.controller.livejob import LiveJob
 from swell.controller.world import World
 from swell.controller.yielding import Stop
@@ -28,7 +28,7 @@ class Restored:
 def restore(store: JobStore, accounts: Accounts) -> Restored:
     """What open attempts hold is entered into the accounts."""
     found = Restored(World(), {record.id: record for record in store.active()}, [], [])
-    for record in (*store.newest_trained(RESTORED_AMONG), *found.records.values()):
+    for record in (*store.newest_trained(RESTORED_EACH), *found.records.values()):
         if record.training is not None:
             found.world.curves.learn(script_of(record.spec, record.owner), record.id, record.training)
     open_attempts = {attempt.job_id: attempt for attempt in store.open_attempts()}

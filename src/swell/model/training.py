@@ -49,6 +49,8 @@ WARM_STEPS = 20  # so many steps say how long an epoch takes, where none was fin
 SPEED_ERROR = 0.35  # of the logarithm: by how much a width inside a node is faster or slower than expected
 NODES_ERROR = 1.3  # the same where it is on more or fewer nodes than others: nearly four times
 SAME_STEPS = 0.1  # of the logarithm: batches that do not come out even change the steps of an epoch by less
+EPOCH_S_MAX, STEPS_MAX, LENGTHS_MAX = 1e9, 1e12, 1e15  # reports are multiplied: without an end they would overflow
+LONGER_MAX = 1000.0  # how much longer an epoch may be than the one before; more is a mistake, or meant to break this
 STEP_S_MIN = 0.0001  # no training step is shorter; keeps a false figure from becoming a step in the far future
 
 
@@ -173,8 +175,8 @@ class Measure:
 
     def scaled(self, factor: float) -> Measure:
         """Of epochs that are longer by this factor."""
-        epoch_s = None if self.epoch_s is None else factor * self.epoch_s
-        steps = None if self.steps_per_epoch is None else factor * self.steps_per_epoch
+        epoch_s = None if self.epoch_s is None else min(EPOCH_S_MAX, factor * self.epoch_s)
+        steps = None if self.steps_per_epoch is None else min(STEPS_MAX, factor * self.steps_per_epoch)
         return self if factor == 1.0 else replace(self, epoch_s=epoch_s, steps_per_epoch=steps)
 
     def with_memory(self, mib: float) -> Measure:
@@ -369,9 +371,10 @@ class TrainingRecord:
         return _fading(self.trend, min(1, self._gap(number)))
 
     def scaled(self, factor: float) -> TrainingRecord:
-        """Epochs of all widths have become longer, by this factor."""
+        """Epochs of all widths have become longer, by this factor; by no more than one report is believed."""
+        factor = max(1 / LONGER_MAX, min(LONGER_MAX, factor))
         profile = tuple(one.scaled(factor) for one in self.profile)
-        return replace(self, profile=profile, counted_lengths=self.counted_lengths / factor)
+        return replace(self, profile=profile, counted_lengths=min(LENGTHS_MAX, self.counted_lengths / factor))
 
     def counting(self, epochs: float) -> TrainingRecord:
         """With so many more that are done, as long as the present one."""

@@ -65,8 +65,8 @@ class JobStore(Protocol):
 
     def ended_before(self, moment: float, limit: int) -> list[JobId]: ...
 
-    def newest_trained(self, among: int) -> list[JobRecord]:
-        """Of so many jobs that were submitted last: those that have ended and had told of their training, by id."""
+    def newest_trained(self, each: int) -> list[JobRecord]:
+        """So many jobs of each user, the last of theirs that have ended and had told of their training, by id."""
 
     def with_notice_due(self) -> list[JobRecord]: ...
 

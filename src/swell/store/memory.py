@@ -178,9 +178,13 @@ class MemoryStore:
         old = [one.id for one in self._jobs.values() if one.ended_at is not None and one.ended_at < moment]
         return sorted(old)[:limit]
 
-    def newest_trained(self, among: int) -> list[JobRecord]:
-        newest = (self._jobs[job] for job in sorted(self._jobs) if job > max(self._jobs) - among)
-        return [one for one in newest if one.ended_at is not None and one.training_text is not None]
+    def newest_trained(self, each: int) -> list[JobRecord]:
+        told: dict[str, list[JobRecord]] = {}
+        for job in sorted(self._jobs):
+            one = self._jobs[job]
+            if one.ended_at is not None and one.training_text is not None:
+                told.setdefault(one.owner, []).append(one)
+        return sorted((one for theirs in told.values() for one in theirs[-each:]), key=lambda one: one.id)
 
     def with_notice_due(self) -> list[JobRecord]:
         return [record for record in self._jobs.values() if record.notice_due]

@@ -137,11 +137,12 @@ class StoreReader:
         old = select(tables.job.c.id).where(tables.job.c.ended_at < moment).order_by(tables.job.c.id).limit(limit)
         return [row[0] for row in self._rows(old)]
 
-    def newest_trained(self, among: int) -> list[JobRecord]:
-        """Of so many jobs that were submitted last: those that have ended and had told of their training, by id."""
+    def newest_trained(self, each: int) -> list[JobRecord]:
+        """So many jobs of each user, the last of theirs that have ended and had told of their training, by id."""
         job = tables.job.c
-        oldest = select(func.coalesce(func.max(job.id), 0) - among).scalar_subquery()
-        wanted = (job.id > oldest) & job.ended_at.is_not(None) & job.training.is_not(None)
+        place = func.row_number().over(partition_by=job.owner, order_by=job.id.desc()).label("place")
+        told = select(job.id, place).where(job.ended_at.is_not(None) & job.training.is_not(None)).subquery()
+        wanted = job.id.in_(select(told.c.id).where(told.c.place <= each))
         return [job_record(row) for row in self._rows(select(tables.job).where(wanted).order_by(job.id))]
 
     def owners(self, jobs: Sequence[JobId]) -> dict[JobId, str]:
