@@ -54,7 +54,7 @@ def test_who_is_far_above_the_limit_loses_their_largest_job_and_nothing_else() -
         gate = Path(box.root) / "gate"
         others = [person.start("--", "sleep", "600") for person in (anna, ben)]
         large = anna.start("--", "sh", "-c", WRITE.format(gate=gate).replace("20971520", "41943040"))
-        box.until(large, "failed")
+        wait_for(lambda: anna.job(large)["state"] == "failed", "the end of it, after two passes over the disk", 90.0)
         reason = anna.job(large)["reason"]
         evidence = reason["evidence"]
         assert (reason["code"], evidence["user"], evidence["disk_mib_max"]) == ("DiskLimit", anna.name, 10)

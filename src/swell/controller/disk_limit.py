@@ -10,6 +10,7 @@ once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from swell.controller.livejob import LiveJob
 from swell.controller.yielding import Stop, stop
@@ -44,7 +45,7 @@ class DiskLimit:
 
     def __init__(self, use: Callable[[str], DiskUse | None], sizes: Callable[[str], Mapping[JobId, int]]) -> None:
         self.use = use  #: of a user; None: nothing limits it
-        self._sizes = sizes  #: of a user's jobs
+        self._sizes = sizes  #: bytes that each of a user's jobs surely has, those that have ended, too
         self._acted_at: dict[str, int] = {}
         self._acts_at: dict[str, int] = {}  #: in this cycle, which may still break off
 
@@ -66,10 +67,11 @@ class DiskLimit:
         return use is not None and use.is_over
 
     def _of_user(self, user: str, running: Mapping[JobId, LiveJob], changes: Changes) -> list[Stop]:
-        use = self.use(user)
-        if use is None or not use.is_over:
+        use, everything = self.use(user), self._sizes(user)
+        if use is None:
             return []
-        sizes = {job: size for job, size in self._sizes(user).items() if job in running}
+        use = replace(use, bytes=sum(everything.values()))
+        sizes = {job: size for job, size in everything.items() if job in running}
         ends = jobs_to_end(use, self._acted_at.get(user, 0), sizes)
         if ends:
             self._acts_at[user] = use.bytes

@@ -54,6 +54,7 @@ class DiskAccount:
     total: int = 0  #: the sum of whichever is more
     entries: int = 0  #: looked at in this pass
     largest: tuple[tuple[JobId, int], ...] = ()  #: as of the last pass
+    sure: dict[JobId, int] = field(default_factory=dict)  #: what the last two passes have both found
 
     def add(self, job: JobId, size: int) -> None:
         before = self.counts_as(job)
@@ -67,6 +68,7 @@ class DiskAccount:
         self.total -= self.counts_as(job)
         self.last.pop(job, None)
         self.now.pop(job, None)
+        self.sure.pop(job, None)
         self.largest = tuple(one for one in self.largest if one[0] != job)
 
     def begin(self) -> None:
@@ -75,6 +77,7 @@ class DiskAccount:
 
     def finish(self) -> None:
         """This pass is over: what it has not found is not there."""
+        self.sure = {job: min(size, self.last[job]) for job, size in self.now.items() if job in self.last}
         self.last = self.now
         self.begin()
         self.largest = tuple(heapq.nlargest(LARGEST_SHOWN, self.last.items(), key=lambda one: (one[1], -one[0])))
@@ -114,10 +117,9 @@ class DiskMeter:
             return DiskUse(account.total, bytes_max, account.largest)
 
     def sizes(self, user: str) -> dict[JobId, int]:
-        """Bytes of each of the user's jobs."""
+        """Bytes that each of the user's jobs surely has: what is moved or replaced during a pass counts twice there."""
         with self._mutex:
-            account = self._accounts.get(user, DiskAccount())
-            return {job: account.counts_as(job) for job in account.last.keys() | account.now.keys()}
+            return dict(self._accounts.get(user, DiskAccount()).sure)
 
     def users(self) -> list[str]:
         """Everybody who has a limit and something there."""
@@ -162,9 +164,13 @@ class DiskMeter:
             if self._closing.is_set():
                 return
         with self._mutex:
+            before = [account.sure for account in self._accounts.values()]
             for account in self._accounts.values():
                 account.finish()
+            is_surer = before != [account.sure for account in self._accounts.values()]
         self._tell(list(self._accounts))
+        if is_surer and any(self._above.values()):
+            self._changed()
 
     def _owned(self) -> Iterator[tuple[str, JobFolder]]:
         """Every folder whose owner has a limit."""
