@@ -338,6 +338,25 @@ def test_an_order_that_torch_draws_at_random_is_not_resumed_inside_an_epoch_unle
     assert sure.news.can_stop_at_steps
 
 
+def test_the_function_that_the_script_saved_with_last_is_called_at_a_step(
+    attached: Callable[..., Run], tmp_path: Path
+) -> None:
+    """It was the first one: a model of the warm-up, saved as if it had been trained since."""
+    run = attached(EPOCHS_TO_BE_DONE="5")
+    first, second = Counting(), Counting()
+    stopped: list[int] = []
+    for epoch in run.epochs():
+        model = first if epoch < 2 else second
+        for step in run.steps(range(4)):
+            if epoch == 3 and step == 1:
+                run.save_if_due(run._own)  # type: ignore[arg-type]
+                stopped.append(step)
+        run.save(model.save, at_steps=None if epoch < 4 else False)
+    assert stopped == [1]
+    assert (first.count, second.count) == (2, 4)
+    assert not run.news.can_stop_at_steps, "the last one may not be called again"
+
+
 NUMBERS = [1.0]
 
 
@@ -348,6 +367,14 @@ def write_numbers(path: str) -> None:
 class Recorder:
     def save(self, path: str) -> None:
         Path(path).write_text("model")
+
+
+class Counting(Recorder):
+    count = 0
+
+    def save(self, path: str) -> None:
+        super().save(path)
+        self.count += 1
 
 
 def test_only_a_function_that_can_hold_no_copy_is_called_again() -> None:

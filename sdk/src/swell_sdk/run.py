@@ -337,15 +337,17 @@ class Run:
     def _remember(self, saving: Saving, epochs_done: int, at_steps: Optional[bool]) -> None:
         """How the script saves is how it is saved at a step, unless that needs several calls, or might be a copy.
 
-        Once the server has been told that this job can stop at a step, it stays as it was then.
+        The last function counts: what an earlier one writes may be a model that is trained no more.
         """
-        if self._is_saving_declared or self.news.can_stop_at_steps:
+        if self._is_saving_declared:
             return
         number, suffixes = self._saves
         suffixes = (*(suffixes if number == epochs_done else ()), saving.suffix)
         may_repeat = is_repeatable(saving.write) if at_steps is None else at_steps
         self._saves = epochs_done, suffixes
         self._saving = saving if may_repeat and len(set(suffixes)) == 1 else None
+        if self._saving is None and self.rank == 0:
+            self.news.can_stop_at_steps = False  # the server asks for the end of an epoch again
 
     def save_if_due(self, own: EpochSteps) -> None:
         """Rank 0 saves alone: the others wait for it in their next step."""
