@@ -121,6 +121,22 @@ def test_a_task_that_comes_again_is_reached_where_it_came_from_last() -> None:
     other.close()
 
 
+def test_who_connects_and_says_nothing_keeps_no_task_waiting(monkeypatch) -> None:
+    """64 silent connections of anybody kept the tasks of a gang out for ten seconds, again and again."""
+    monkeypatch.setattr(mpi, "HANDSHAKES_MAX", 4)
+    found: dict[int, tuple[int, mpi.Line]] = {}
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        place = listener.getsockname()
+        silent = [socket.create_connection(place) for _ in range(20)]
+        gathering = threading.Thread(target=lambda: found.update(mpi.Gathering(KEY, 2).run(listener, PATIENCE_S)))
+        gathering.start()
+        line = mpi.connect(KEY, place, 1, 3)
+        gathering.join(mpi.HANDSHAKE_S / 2)
+        assert {task: slots for task, (slots, _) in found.items()} == {1: 3}
+    for one in (line, *silent):
+        one.close()
+
+
 @pytest.mark.parametrize(
     ("slots", "text"),
     [

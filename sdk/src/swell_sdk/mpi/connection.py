@@ -131,26 +131,38 @@ class Gathering:
         self._missing = set(range(1, tasks))
         self._lines: Dict[int, Tuple[int, Line]] = {}
         self._changed = threading.Condition()
-        self._places = threading.BoundedSemaphore(HANDSHAKES_MAX)
+        self._open: Dict[socket.socket, None] = {}  #: who has not proven anything yet, the oldest first
+        self._is_over = False  #: all have come: nobody takes the place of one
         self._refusals = 0
 
     def run(self, listener: socket.socket, within_s: float = GATHER_S) -> Dict[int, Tuple[int, Line]]:
         """Slots and line of each task."""
         until = time.monotonic() + within_s
         listener.settimeout(AGAIN_S)
-        while self._missing:
+        while not self._is_complete():
             if time.monotonic() >= until:
                 missing = ", ".join(map(str, sorted(self._missing)[:10]))
                 host, port = listener.getsockname()[:2]
                 fail(f"after {within_s:g} s, tasks {missing} had not come to {host} port {port}; {FIREWALLS}")
-            self._places.acquire()
-            try:
+            with contextlib.suppress(OSError):  # nobody came, or is gone again
                 connection, (host, *_) = listener.accept()
-            except OSError:  # nobody came, or is gone again
-                self._places.release()
-                continue
-            threading.Thread(target=self._meet, args=(connection, host), daemon=True).start()
+                self._make_place(connection)
+                threading.Thread(target=self._meet, args=(connection, host), daemon=True).start()
         return self._lines
+
+    def _is_complete(self) -> bool:
+        with self._changed:
+            self._is_over = not self._missing
+            return self._is_over
+
+    def _make_place(self, connection: socket.socket) -> None:
+        """A task proves itself in milliseconds. Whoever says nothing keeps no task waiting."""
+        with self._changed:
+            self._open[connection] = None
+            if len(self._open) > HANDSHAKES_MAX:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                shut_down(oldest)
 
     def _meet(self, connection: socket.socket, host: str) -> None:
         try:
@@ -159,6 +171,8 @@ class Gathering:
             if not 0 < task < self._tasks:
                 raise Refused(f"there is no task {task}")
             with self._changed:
+                if self._is_over:
+                    raise Refused("all tasks have come already")
                 before = self._lines.get(task)
                 self._lines[task] = (min(slots, SLOTS_MAX), line)
                 self._missing.discard(task)
@@ -168,7 +182,8 @@ class Gathering:
             connection.close()
             self._say_refused(host, error)
         finally:
-            self._places.release()
+            with self._changed:
+                self._open.pop(connection, None)
 
     def _say_refused(self, host: str, error: Exception) -> None:
         self._refusals += 1
