@@ -54,6 +54,7 @@ NOT_ANY_MORE = (
     "swell cancel {}"
 )
 ELECTION_WAIT_S = 20.0  # longer than a server that was killed keeps its Lease
+NAMESPACES_S = 60.0  # all jobs are read for it
 LOOK_AGAIN_S = 0.05
 FIRST_LIST_S = 60.0  # of a cluster with 50,000 pods takes some seconds
 
@@ -76,6 +77,7 @@ class KubernetesBackend:
     def __init__(self, state: StateFolder, cluster: ClusterSettings, store: Store, wake: Callable[[], None]) -> None:
         access = find_access(None if cluster.kubeconfig is None else Path(cluster.kubeconfig), cluster.context)
         self._store = store
+        self._namespaces: tuple[float, frozenset[str]] | None = None  #: of jobs, and since when; None: not looked yet
         self._client = ApiClient(access, guard=lambda: self._lease.guard())
         self._logs = LogKeeper(self._client, state.tasks)
         namespace = cluster.namespace or access.namespace
@@ -174,9 +176,15 @@ class KubernetesBackend:
         return self._places.all_of({"metadata": {}} if not document or is_native(document) else document)
 
     def namespaces_of_jobs(self) -> frozenset[str]:
-        """Those in which Swell runs jobs: of all that are known, and of those that name none."""
-        manifests = {record.manifest for page in self._store.pages(ended_since=0.0) for record in page}
-        return self._places_in("").union(*map(self._places_in, manifests))
+        """Those in which Swell runs jobs: of all that are known, and of those that name none.
+
+        Looked up anew once a minute: whoever may make pods can label as many as they like with numbers of no job.
+        """
+        if self._namespaces is None or time.monotonic() - self._namespaces[0] > NAMESPACES_S:
+            manifests = {record.manifest for page in self._store.pages(ended_since=0.0) for record in page}
+            found = self._places_in("").union(*map(self._places_in, manifests))
+            self._namespaces = time.monotonic(), found
+        return self._namespaces[1]
 
     def _on_behalf(self, wanted: Wanted) -> Headers:
         """What kubectl made is there, or is not; of whoever has the server's own token nobody's rights are asked."""

@@ -49,6 +49,7 @@ from swell.worker.watch import Watch
 
 LOOK_S = 1.0  # how often logs are looked at, and tasks that no event tells of
 RETRY_S = 5.0  # a run with which something unforeseen went wrong is tried again after so long
+ENDING_S = 300.0  # for the tasks of a killed worker to end, once their lease is over
 COMPLAINTS_MAX = 1000  # different ones that are remembered, so that each is said once
 LONELY_S = 600.0  # without a server for this long, and with nothing to run, the worker ends
 STEPS_S = 0.2  # in one turn, for the steps of all runs together
@@ -157,7 +158,8 @@ class Agent:
             return
         self._link.store = self._own.store.read_text()
         self._take_up_all()
-        while not all(run.is_finished for run in self._runs.values()):
+        until = time.monotonic() + ENDING_S  # a task that cannot die must not keep the next worker out of the folder
+        while time.monotonic() < until and not all(run.is_finished for run in self._runs.values()):
             self._keep_lease(time.monotonic())
             self._step(self._wait())
 
