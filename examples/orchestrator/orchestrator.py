@@ -98,16 +98,23 @@ class Demo:
         """Print the widths whenever one of them changes; None: until all jobs are completed."""
         until = None if for_s is None else time.monotonic() + for_s
         while until is None or time.monotonic() < until:
-            records = {record["job_name"]: record for record in self.get("/get_all_jobs")}
+            records, free = self.look()
             widths = [records[name]["gpu_assigned"] if name in records else -1 for name in LIMITS]
             if widths != self.shown:
                 self.shown = widths
                 cells = "".join(f"{width if width >= 0 else '':>12}" for width in widths)
-                free = sum(self.get("/freegpu").values())
                 print(f"{time.monotonic() - self.began:5.1f}s  {'GPUs held':12}{cells}{free:8}", flush=True)
             if until is None and all(record["status"] == "completed" for record in records.values()):
                 return
             time.sleep(LOOK_S)
+
+    def look(self) -> tuple[dict[str, Any], int]:
+        """The jobs and the free GPUs of one moment: a job may end between two requests."""
+        while True:
+            free = sum(self.get("/freegpu").values())
+            records = {record["job_name"]: record for record in self.get("/get_all_jobs")}
+            if sum(self.get("/freegpu").values()) == free:
+                return records, free
 
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(self.door + path, timeout=10) as answer:  # noqa: S310

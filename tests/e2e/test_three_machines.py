@@ -106,7 +106,8 @@ def test_training_over_three_machines_survives_one_that_is_unplugged_and_its_log
         server.until(server.start("--", "sleep", "1000"), "running")  # the server's own machine is full
         url = f"https://{address}:{port}"
         pinned = ("--fingerprint", fetch_fingerprint(url))
-        options = ("--cpus", "3", "--checkin-frequency-seconds", "1", "--lease-seconds", "10", *pinned)
+        # A slow timer of 15 s finds who has been silent for 60 s; the machine is given up a minute after its lease.
+        options = ("--cpus", "3", "--checkin-frequency-seconds", "1", "--lease-seconds", "25", *pinned)
         workers = {
             machine.namespace: RemoteWorker(
                 server, tmp_path, machine.namespace, *options, url=url, before=machine.before
