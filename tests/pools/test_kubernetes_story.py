@@ -84,6 +84,18 @@ class Stage:
         found: dict[str, Any] = self.server.swell("show", str(job), "-o", "json").json
         return found
 
+    def start_training(self, epochs: int) -> int:
+        """Its checkpoints are on the disk that all pods have."""
+        script = self.share / "train.py"
+        script.write_text(TRAIN)
+        words = ("--epochs", str(epochs), "--checkpoints", str(self.share / "checkpoints"))
+        words = (*words, "--env", f"PYTHONPATH={self.share / 'sdk'}", "--", "/usr/bin/python3", str(script))
+        return self.server.start("--cpus", CPUS, *words, cwd=self.share)
+
+    def epochs(self, job: int, attempt: int) -> list[str]:
+        found = self.server.swell("logs", "--attempt", str(attempt), str(job)).stdout.splitlines()
+        return [line for line in found if line.startswith(("from", "epoch"))]
+
     def live_pods(self) -> int:
         found = json.loads(self.cluster.api.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))["items"]
         return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in found)
@@ -254,16 +266,11 @@ def test_pods_that_no_node_takes_are_a_reason_and_not_a_flood(stage: Stage) -> N
 def test_a_queue_drains_with_two_workers_goes_back_to_none_and_a_killed_one_costs_no_epoch(
     stage: Stage, pool: Path
 ) -> None:
-    script = stage.share / "train.py"
-    script.write_text(TRAIN)
-    trains = ("--epochs", "100000", "--checkpoints", str(stage.share / "checkpoints"))
-    words = (*trains, "--env", f"PYTHONPATH={stage.share / 'sdk'}", "--", "/usr/bin/python3", str(script))
-    training = stage.server.start("--cpus", CPUS, *words, cwd=stage.share)
+    training = stage.start_training(100_000)
     short = [stage.server.start("--cpus", CPUS, "--", "cat", HOSTNAME, cwd=stage.share) for _ in range(5)]
 
     def epochs(attempt: int) -> list[str]:
-        found = stage.server.swell("logs", "--attempt", str(attempt), str(training)).stdout.splitlines()
-        return [line for line in found if line.startswith(("from", "epoch"))]
+        return stage.epochs(training, attempt)
 
     def holds(job: int, state: str) -> bool:
         return bool(stage.shown(job)["state"] == state)
@@ -282,6 +289,21 @@ def test_a_queue_drains_with_two_workers_goes_back_to_none_and_a_killed_one_cost
     assert max(seen) <= 2
     assert stage.most_at_once() == 2
     assert stage.node("lab") is None
+
+
+def test_a_pod_that_is_deleted_gives_its_job_back_and_the_next_one_resumes_it(stage: Stage, pool: Path) -> None:
+    """As `kubectl drain` and a spot machine's end do it."""
+    training = stage.start_training(40)
+    stage.watch(lambda: len(stage.epochs(training, 1)) > 5, pool)
+    pod = stage.shown(training)["attempts"][-1]["tasks"][0]["node"]
+    stage.cluster.api.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--wait=false")
+    stage.watch(lambda: bool(stage.shown(training)["state"] == "succeeded"), pool)
+    document = stage.shown(training)
+    assert (document["failures"], document["exit_code"], len(document["attempts"])) == (0, 0, 2), document
+    first, second = (stage.epochs(training, number) for number in (1, 2))
+    assert int(second[0].removeprefix("from ")) >= len(first) - 2 > 3
+    assert second[-1] == "epoch 39"
+    stage.watch(lambda: not stage.live_pods(), pool)
 
 
 def test_a_worker_that_was_killed_is_seen_to_have_ended(stage: Stage) -> None:
