@@ -271,12 +271,11 @@ def test_nothing_is_known_of_who_held_the_lock_of_another_folder(state: StateFol
 
 
 def test_nothing_is_known_of_who_held_the_lock_on_another_machine(
-    state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk was attached elsewhere: there the first server may still be running, cut off from it."""
     earlier_holders(state, "a")
-    (tmp_path / "boot_id").write_text("another machine\n")
-    monkeypatch.setattr(holders, "BOOT_ID", tmp_path / "boot_id")
+    monkeypatch.setattr(holders, "boot_id", lambda: "another machine")
     assert earlier_holders(state, "b") == set()
 
 
