@@ -291,19 +291,20 @@ def test_a_queue_drains_with_two_workers_goes_back_to_none_and_a_killed_one_cost
     assert stage.node("lab") is None
 
 
-def test_a_pod_that_is_deleted_gives_its_job_back_and_the_next_one_resumes_it(stage: Stage, pool: Path) -> None:
+def test_a_pod_that_is_deleted_gives_its_job_back_and_the_next_one_resumes_it(stage: Stage) -> None:
     """As `kubectl drain` and a spot machine's end do it."""
-    training = stage.start_training(40)
-    stage.watch(lambda: len(stage.epochs(training, 1)) > 5, pool)
-    pod = stage.shown(training)["attempts"][-1]["tasks"][0]["node"]
-    stage.cluster.api.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--wait=false")
-    stage.watch(lambda: bool(stage.shown(training)["state"] == "succeeded"), pool)
-    document = stage.shown(training)
-    assert (document["failures"], document["exit_code"], len(document["attempts"])) == (0, 0, 2), document
-    first, second = (stage.epochs(training, number) for number in (1, 2))
-    assert int(second[0].removeprefix("from ")) >= len(first) - 2 > 3
-    assert second[-1] == "epoch 39"
-    stage.watch(lambda: not stage.live_pods(), pool)
+    with running(stage, "drained") as log:
+        training = stage.start_training(40)
+        stage.watch(lambda: len(stage.epochs(training, 1)) > 5, log)
+        pod = stage.shown(training)["attempts"][-1]["tasks"][0]["node"]
+        stage.cluster.api.kubectl("delete", "pod", pod, "-n", NAMESPACE, "--wait=false")
+        stage.watch(lambda: bool(stage.shown(training)["state"] == "succeeded"), log)
+        document = stage.shown(training)
+        assert (document["failures"], document["exit_code"], len(document["attempts"])) == (0, 0, 2), document
+        first, second = (stage.epochs(training, number) for number in (1, 2))
+        assert int(second[0].removeprefix("from ")) >= len(first) - 2 > 3
+        assert second[-1] == "epoch 39"
+        stage.watch(lambda: not stage.live_pods(), log)
 
 
 def test_a_worker_that_was_killed_is_seen_to_have_ended(stage: Stage) -> None:
