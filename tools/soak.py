@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.environment import install, is_there  # noqa: E402
 from tools.environments import FMS, LIGHTNING_15, PYTORCH, TENSORFLOW, make_environment  # noqa: E402
+from tools.other_kernel import prepare_machine, run_in_machine  # noqa: E402
 
 SIMULATED_A_ROUND = 200  # a simulated one takes less time than its process takes to start
 #: Debian's packages for the accounting of Slurm, and what is there when they are.
@@ -202,6 +203,15 @@ def slurm(_: int, __: int) -> tuple[str, list[str]]:
     return "2 stories", ["one did not hold; pytest printed which"] if done.returncode else []
 
 
+def cgroups2(_: int, __: int) -> tuple[str, list[str]]:
+    """The limits of tasks under a real kernel whose control groups are all of version 2, in a virtual machine."""
+    problem = prepare_machine()
+    if problem:
+        return "not run", [problem]
+    code = run_in_machine([sys.executable, "tests/worker/version2.py"], "cgroup_no_v1=all")
+    return "4 places of a server", ["a limit did not hold; pytest printed which"] if code else []
+
+
 def browser(_: int, __: int) -> tuple[str, list[str]]:
     """The report of an experiment in a real browser, which lays it out and draws it."""
     if not any(is_there(name) for name in BROWSERS) and not install([BROWSER], "the report in a real browser"):
@@ -229,6 +239,7 @@ TIERS: dict[str, Callable[[int, int], tuple[str, list[str]]]] = {
     "manifests": manifests,
     "hostile": hostile,
     "slurm": slurm,
+    "cgroups2": cgroups2,
     "browser": browser,
     "crash": crash,
     "training": training,

@@ -48,8 +48,24 @@ def test_with_version_2_there_is_one_and_systemd_may_have_put_us_beside_our_task
     assert found == Hierarchy(2, frozenset({"cpu", "memory", "pids"}), tmp_path / folder, f"/{folder}")
 
 
+@pytest.mark.parametrize("limit", ["memory", "pids", "cpu"])
+def test_with_version_2_a_group_of_others_that_has_processes_is_left_as_it_is(limit: str, tmp_path: Path) -> None:
+    """Of a service or a login session: the kernel handed "pids" down there, and then no task could enter its group."""
+    folder, base = (
+        tmp_path / "session-3.scope",
+        Base(tmp_path / "session-3.scope/swell-x", 2, "/session-3.scope/swell-x"),
+    )
+    base.folder.mkdir(parents=True)
+    for name, text in (("cgroup.type", "domain\n"), ("cgroup.procs", "1\n"), ("cgroup.subtree_control", "")):
+        (folder / name).write_text(text)
+    why = cgroups.hand_down(Hierarchy(2, frozenset({limit}), folder, "/session-3.scope"), base, limit)
+    assert why == f"{folder} does not delegate it: Device or resource busy; systemd 254 arranges that for the service"
+    left = [(folder / name).read_text() for name in ("cgroup.procs", "cgroup.subtree_control")]
+    assert (left, list(base.folder.iterdir())) == (["1\n", ""], [])
+
+
 def test_what_is_limited_in_version_2_is_written_as_its_kernel_reads_it(tmp_path: Path) -> None:
-    """This machine's controllers are of version 1, so the files are only looked at."""
+    """The files are only looked at; `tools/soak.py cgroups2` has a kernel that reads them."""
     base = Base(tmp_path, 2, "/swell-x", frozenset({"memory", "pids", "cpu"}))
     files = ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.weight", "cpu.max")
     (tmp_path / "1.1.0").mkdir()
@@ -153,8 +169,8 @@ def test_its_share_of_the_cpus_is_written_down(groups: Groups) -> None:
     make_groups(groups, "1.1.0", TaskLimits(100, 0, 2500))
     base = groups.limiting("cpu")
     assert base is not None
-    if base.version == 1:
-        assert (base.folder / "1.1.0/cpu.shares").read_text() == "2560\n"
+    file, share = ("cpu.shares", "2560\n") if base.version == 1 else ("cpu.weight", "98\n")
+    assert (base.folder / "1.1.0" / file).read_text() == share
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def _limiting(limit: str, holding: Base, hierarchies: list[Hierarchy], store: st
             base = _make(one, store)
             if base is None:
                 return None, f"no permission to create control groups in {one.folder}"
-            why = _hand_down(one, base, limit) if one.version == 2 else ""
+            why = hand_down(one, base, limit) if one.version == 2 else ""
             return (None, why) if why else (base, "")
     if limit == "devices" and holding.version == 2:
         why = devicefilter.problem()
@@ -214,7 +214,7 @@ def _limiting(limit: str, holding: Base, hierarchies: list[Hierarchy], store: st
     return None, f"the kernel has no control group for {limit} here"
 
 
-def _hand_down(one: Hierarchy, base: Base, limit: str) -> str:
+def hand_down(one: Hierarchy, base: Base, limit: str) -> str:
     """Version 2: a controller works in a group whose parents all hand it down. Empty: it does; else why not."""
     try:
         if limit.encode() not in _words(one.folder / "cgroup.subtree_control"):
@@ -226,18 +226,19 @@ def _hand_down(one: Hierarchy, base: Base, limit: str) -> str:
 
 
 def _enable(folder: Path, limit: str) -> None:
-    """A group that has processes of its own hands nothing down; ours are moved aside where the group is given to us."""
-    try:
-        _write(folder / "cgroup.subtree_control", f"+{limit}")
-    except OSError as error:
-        if error.errno != errno.EBUSY or not _is_ours(folder):
-            raise
+    """A group that has processes of its own hands nothing down; ours are moved aside where the group is given to us.
+
+    Asked for "pids" or "cpu", the kernel does it all the same, and lets no process enter the groups below any more.
+    """
+    if pids(folder) and (folder / "cgroup.type").exists():  # the root of all has none, and may do both
+        if not _is_ours(folder):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
         aside = folder / OURSELVES
         aside.mkdir(exist_ok=True)
         for pid in pids(folder):
             with contextlib.suppress(ProcessLookupError):
                 _write(aside / "cgroup.procs", str(pid))
-        _write(folder / "cgroup.subtree_control", f"+{limit}")
+    _write(folder / "cgroup.subtree_control", f"+{limit}")
 
 
 def _is_ours(folder: Path) -> bool:
