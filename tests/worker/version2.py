@@ -35,8 +35,8 @@ print(found.unenforced)
 
 def main() -> int:
     ended = [
-        play("the group of all", ALL, PYTEST, GROUPS),
-        play("a container", made("container"), (*CONTAINED, *PYTEST), GROUPS, STORY),
+        play("the group of all", ALL, PYTEST, GROUPS, STORY),
+        play("a container", made("container"), (*CONTAINED, *PYTEST), GROUPS),
         play("a delegated scope", made("run-1.scope", "trusted.delegate"), PYTEST, GROUPS),
         play("a service that is given nothing", made("other.service"), (sys.executable, "-c", COUNTED_ONLY)),
     ]
