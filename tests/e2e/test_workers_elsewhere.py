@@ -263,7 +263,7 @@ def test_a_job_that_asks_for_a_tag_waits_for_a_machine_with_it_also_for_one_that
 def test_a_worker_leaves_when_it_has_been_idle_and_after_as_many_jobs_as_it_was_told(
     server: Server, tmp_path: Path
 ) -> None:
-    words = ("--cpus", "4", "--idle-seconds", "0.5", "--delete-work-dir-on-exit")
+    words = ("--cpus", "4", "--idle-seconds", "3", "--delete-work-dir-on-exit")  # it is seen before it leaves
     with RemoteWorker(server, tmp_path, "idle", *words) as worker:
         assert worker.wait() == 0
         assert (worker.node(), worker.folder.exists()) == (None, False)
