@@ -87,6 +87,13 @@ class RemoteWorker:
             time.sleep(0.05)
         return node
 
+    def until_forgotten(self) -> None:
+        """By the server's next look at its workers."""
+        until = time.monotonic() + PATIENCE_S
+        while (node := self.node()) is not None:
+            assert time.monotonic() < until, f"still {node}"
+            time.sleep(0.05)
+
     def until_said(self, text: str) -> None:
         """In its log."""
         until = time.monotonic() + PATIENCE_S

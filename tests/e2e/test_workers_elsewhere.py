@@ -266,11 +266,13 @@ def test_a_worker_leaves_when_it_has_been_idle_and_after_as_many_jobs_as_it_was_
     words = ("--cpus", "4", "--idle-seconds", "3", "--delete-work-dir-on-exit")  # it is seen before it leaves
     with RemoteWorker(server, tmp_path, "idle", *words) as worker:
         assert worker.wait() == 0
-        assert (worker.node(), worker.folder.exists()) == (None, False)
+        worker.until_forgotten()
+        assert not worker.folder.exists()
     with RemoteWorker(server, tmp_path, "one", "--cpus", "4", "--exit-after-num-runs", "1") as worker:
         assert server.swell("run", "--cpus", "4", "--", "true").code == 0
         assert worker.wait() == 0
-        assert (worker.node(), worker.folder.exists()) == (None, True)
+        worker.until_forgotten()
+        assert worker.folder.exists()
 
 
 @pytest.mark.parametrize("options", [("--exit-on-exception",), ()])
