@@ -354,7 +354,7 @@ def test_a_prefix_on_a_shared_disk_starts_workers_on_a_local_one_and_the_lines_s
 ) -> None:
     """Every start failed: a worker refuses a folder on a network disk."""
     monkeypatch.setenv("SWELL_WORKER_IMAGE", "swell")
-    prefix = ("--worker-work-dir-prefix", "/mnt/nfs/work", "--worker-max-work-dir-size", "20g")
+    prefix = ("--worker-work-dir-prefix", "/mnt/nfs/jobs", "--worker-max-work-dir-size", "20g")
     cluster = ("--cluster-host", "https://10.0.0.1", "--auth-token", "x")
     done = run(*SERVER, *prefix, "kubernetes", "--nfs-volume-name", "nfs", *cluster, "--dry-run")
     assert done.exit_code == 0, done.stderr
@@ -362,20 +362,20 @@ def test_a_prefix_on_a_shared_disk_starts_workers_on_a_local_one_and_the_lines_s
         line for line in done.stderr.splitlines() if line.split(": ")[1] in (prefix[0], prefix[2], "--nfs-volume-name")
     ]
     assert lines == [
-        f"swell: --worker-work-dir-prefix: --cache /mnt/nfs/work/swell-cache (workers share /mnt/nfs; {APART})",
+        f"swell: --worker-work-dir-prefix: --cache /mnt/nfs/jobs/swell-cache (workers share /mnt/nfs; {APART})",
         (
             "swell: --worker-max-work-dir-size: --max-work-dir-size 20GiB (also of the cache that workers share: "
             "--max-cache-size)"
         ),
         (
             "swell: --nfs-volume-name: --nfs-volume-name nfs (with the cache of all workers: --cache "
-            "/mnt/nfs/work/swell-cache)"
+            "/mnt/nfs/jobs/swell-cache)"
         ),
     ]
     pod = yaml.safe_load(done.stdout)["spec"]["containers"][0]
     assert [mount["mountPath"] for mount in pod["volumeMounts"]] == ["/tmp", "/dev/shm", "/mnt/nfs"]
     words = pod["command"]
     assert (words[words.index("--cache") + 1], words[words.index("--max-cache-size") + 1]) == (
-        "/mnt/nfs/work/swell-cache",
+        "/mnt/nfs/jobs/swell-cache",
         "20480MiB",
     )
